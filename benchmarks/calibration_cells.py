@@ -9,6 +9,7 @@ from typing import Any
 import calibration_evaluate
 import calibration_truths as truths
 from calibration_deconfound import deconfounding
+from calibration_mechanism import mechanism
 from calibration_readings import (
     Cell,
     Quantity,
@@ -261,5 +262,5 @@ def layers() -> Iterator[Cell]:
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
     "moved": moved_rows, "coverage": coverage, "layers": layers, "resolve": resolve,
-    **calibration_evaluate.SECTIONS, "deconfound": deconfounding,
+    **calibration_evaluate.SECTIONS, "deconfound": deconfounding, "mechanism": mechanism,
 }  # fmt: skip

@@ -70,6 +70,7 @@ def test_a_decoder_is_measured_and_everything_is_written(folder, capsys):
         "bi_lipschitz",
         "convex",
         "injective",
+        "other",
         "agreement",
     ]
     with (folder / "out.csv").open() as handle:
@@ -97,7 +98,8 @@ def test_another_training_is_compared(folder, capsys):
     options = ("--other", "my_models.model:plain", "--other-latents", "latents.npy", "--json", "-", "-q")
     assert call("my_models.model:plain", "latents.npy", *options) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["findings"][0]["premises"][3]["status"] == "holds"
+    assert result["findings"][0]["premises"][-1]["status"] == "holds"
+    assert result["numbers"]["other"]["constant"] == 2.0
     assert result["settings"]["other"] == "my_models.model:plain"
 
 
@@ -112,7 +114,10 @@ def test_another_training_is_compared(folder, capsys):
         (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),
         (("my_models.model:absent", "latents.npy"), "my_models.model has no 'absent'"),
         (("my_models.model", "latents.npy"), "name a decoder as package.module:function"),
-        (("my_models/model.py:load_decoder", "latents.npy"), "name a decoder as package.module:function"),
+        (("my_models/absent.py:load_decoder", "latents.npy"), "there is no file 'my_models/absent.py'"),
+        (("my_models/model:load_decoder", "latents.npy"), "name a decoder as package.module:function"),
+        (("wrong_code.py:f", "latents.npy"), "cannot be imported: ZeroDivisionError"),
+        (("my_models.model:plain",), "LATENTS must be given, since 'my_models.model:plain' is not a run folder"),
         (("my_models.model:number", "latents.npy"), "must be a function; got int"),
         (("my_models.model:nothing", "latents.npy"), "returned nothing; it must return the decoder"),
         (("my_models.model:text", "latents.npy"), "must return a callable decoder; got str"),
@@ -140,3 +145,22 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(arguments, message, fold
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_a_decoder_is_loaded_from_a_file(folder, capsys):
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "model.py").write_text(MODULE)
+    assert call("elsewhere/model.py:plain", "latents.npy", "--json", "-", "-q") == 0
+    assert json.loads(capsys.readouterr().out)["numbers"]["stretch"]["constant"] == 2.0
+
+
+def test_the_decoders_of_two_run_folders_are_compared_with_their_own_latents(folder, capsys):
+    from congruence.experiments.training import train
+
+    how = {"data": "sprites", "n": 40, "steps": 2, "batch": 16, "device": "cpu"}
+    runs = [str(run.folder) for run in train("ae", "runs", seeds=(0, 1), **how)]
+    assert call(runs[0], "--other", runs[1], "--method", "directions", "--json", "-", "-q") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["settings"]["decoder"] == runs[0]
+    assert result["numbers"]["stretch"]["n"] == result["numbers"]["other"]["n"] == 40
+    assert "agreement" in [premise["name"] for premise in result["findings"][0]["premises"]]

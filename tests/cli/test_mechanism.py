@@ -75,7 +75,9 @@ def test_given_blocks_are_checked_and_everything_is_written(folder, capsys):
     assert "Theorem 2 identifies the blocks 0,1,2-3" in out
     assert "Criteria for the blocks 0,1,2-3, 6 points" in out
     result = json.loads((folder / "out.json").read_text())
-    assert (result["status"], result["findings"][0]["basis"]) == ("holds", "supported")
+    assert (result["status"], result["findings"][0]["basis"]) == ("unknown", "not refuted")
+    assert result["numbers"]["check"]["theorems"][0]["conditional"]
+    assert result["numbers"]["parts"]["longest"]["parts"] == 3
     assert (result["settings"]["decoder"], result["settings"]["latents"]) == ("made:disjoint", "latents.npy")
     assert result["numbers"]["blocks_from"] == "given"
     assert result["numbers"]["discovery"] is None
@@ -108,6 +110,7 @@ def test_a_model_of_the_generator_is_judged(folder, capsys):
     result = json.loads((folder / "out.json").read_text())
     model = result["numbers"]["disentanglement"]
     assert [finding["name"] for finding in result["findings"]] == ["identified", "disentangled", "disentangled_domain"]
+    assert result["findings"][0]["status"] == "holds"
     assert (result["findings"][1]["status"], model["factor_of"], model["sparse"]) == ("holds", [2, 2, 1, 0], 1.0)
     assert result["settings"]["model"] == "made:model"
     assert "Is the model disentangled?" in (folder / "page.html").read_text()
@@ -207,3 +210,22 @@ def test_a_script_that_ends_itself_is_reported(folder, capsys):
     assert "made:ends_itself fails when called: SystemExit: usage: made [-h]" in capsys.readouterr().err
     assert call(".made:disjoint", "latents.npy") == 2
     assert "cannot find a decoder called '.made:disjoint'" in capsys.readouterr().err
+
+
+def test_decoders_are_loaded_from_files(folder, capsys):
+    (folder / "elsewhere").mkdir()
+    (folder / "made.py").rename(folder / "elsewhere" / "made.py")
+    options = ("--blocks", "0,1,2-3", "--points", 4, "--orders", "2", "--model", "elsewhere/made.py:model", "-q")
+    assert call("elsewhere/made.py:disjoint", "latents.npy", *options, "--json", "-") == 0
+    assert json.loads(capsys.readouterr().out)["findings"][0]["status"] == "holds"
+
+
+def test_the_decoder_of_a_run_folder_is_examined_at_its_latents(folder, capsys):
+    from congruence.experiments.training import train
+
+    how = {"data": "random-relu", "n": 60, "steps": 2, "batch": 20, "device": "cpu", "hidden": (8,)}
+    (run,) = train("mixvae", "runs", seeds=(0,), **how)
+    assert call(run.folder, "--points", 3, "--orders", "2", "--types", "D", "--json", "-", "-q") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["settings"]["decoder"] == str(run.folder)
+    assert result["numbers"]["check"]["points"] == 3

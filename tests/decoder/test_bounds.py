@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 
 from congruence import decoder, diameter
 from congruence.decoder.bounds import dynamical_isometry, isometric_constant, isometry_factor, theorem1, theorem3
+from congruence.decoder.certificates import StretchCertificate
 from congruence.errors import InputError
 from congruence.maps.nearness import statistical_from_structural
 
@@ -169,3 +170,23 @@ def test_public_names_can_be_imported():
     assert set(decoder.__all__) <= set(dir(decoder))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = decoder.nothing
+
+
+def test_theorem_1_takes_the_constants_of_both_decoders():
+    alone, same = theorem1(1.001, 1.0, 2), theorem1(1.001, 1.0, 2, other=1.001)
+    assert_allclose([same.paper, same.general, same.trivial], [alone.paper, alone.general, alone.trivial])
+    mixed = theorem1(1.0, 1.0, 2, other=1.001)
+    assert alone.epsilon > mixed.epsilon > 0
+    assert theorem1(1.0, 1.0, 2, other=20.0).vacuous
+    assert (mixed.other, mixed.generator) == (1.001, None)
+
+
+def test_theorem_1_up_to_a_similarity_uses_rescaled_constants():
+    stretched = StretchCertificate(6.99, 7.01, 3, "layers")
+    assert theorem1(stretched, 1.0).vacuous
+    similar = theorem1(stretched, 1.0, up_to="similarity")
+    assert not similar.vacuous
+    assert_allclose(similar.constant, math.sqrt(7.01 / 6.99))
+    assert_allclose(similar.trivial, math.sqrt(3 / 8))  # a map may shrink the other set to a point
+    with pytest.raises(InputError, match="up_to must be one of 'rigid', 'similarity'; got 'linear'"):
+        theorem1(1.0, 1.0, 2, up_to="linear")

@@ -31,11 +31,14 @@ def test_an_isometry_is_guaranteed_a_rigid_motion_if_its_premises_hold(rng):
     assert_allclose(result.diameter, diameter(z).value)
     assert {name: finding.status for name, finding in result.parts().items()} == {
         "theorem1": "unknown",
+        "theorem1_similarity": "unknown",
         "bi_lipschitz": "holds",
         "convex": "unknown",
         "injective": "unknown",
+        "other": "unknown",
         "agreement": "unknown",
     }
+    assert result["bi_lipschitz"].basis == "supported"
     assert (result.theorem1.number, result.status, result.theorem1.basis) == (0.0, "unknown", "not refuted")
 
 
@@ -168,3 +171,108 @@ def test_the_main_figure_and_the_terminal_page(rng):
         assert part in str(result)
     with pytest.raises(UnknownKeyError, match="there is no 'smooth'"):
         result["smooth"]
+
+
+ROTATION = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0][:, :4]
+
+
+def embedded(z):
+    return z @ torch.as_tensor(ROTATION.T)
+
+
+def test_the_constants_of_the_other_decoder_count_as_well(rng):
+    """Equal reconstructions and an isometry, but the other training twists its codes."""
+    twist = np.diag([20.0, 1.0, 1.0, 0.05])
+    z = rng.uniform(-1, 1, size=(300, 4))
+    result = examine_decoder(
+        embedded, z, other=lambda w: embedded(w @ torch.as_tensor(twist)), other_latents=z @ np.linalg.inv(twist)
+    )
+    assert result["agreement"].status == "holds"
+    assert result.other.constant == pytest.approx(20)
+    assert (result["other_bi_lipschitz"].number, result["theorem1"].status) == (pytest.approx(20), "unknown")
+    assert result.bounds["rigid"].other == pytest.approx(20)
+    assert "vacuous" in result.verdict
+    assert "differ by a rigid motion" not in result.verdict
+    assert "least-squares map of these codes leaves" in result["theorem1_similarity"].evidence
+
+
+def test_a_multiple_of_an_isometry_is_bounded_up_to_a_similarity(rng):
+    z = rng.uniform(-1, 1, size=(300, 4))
+    result = examine_decoder(lambda w: 7 * embedded(w), z)
+    assert result.bounds["rigid"].vacuous
+    assert not result.bounds["similarity"].vacuous
+    assert result.theorem1_similarity.number < 1e-5
+    assert "differ by a rigid motion and a scale" in result.verdict
+    assert "vacuous" not in result.verdict
+    both = examine_decoder(lambda w: 7 * embedded(w), z, other=embedded, other_latents=7 * z)
+    assert both.best is both.theorem1_similarity
+
+
+def orthogonal_net(leak):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LeakyReLU(leak), torch.nn.Linear(4, 6)).double()
+    for layer in (net[0], net[2]):
+        torch.nn.init.orthogonal_(layer.weight)
+    return net.eval()
+
+
+def test_a_certificate_is_used_where_the_layers_allow_it(rng):
+    net, z = orthogonal_net(0.9999), rng.uniform(-1, 1, size=(200, 4))
+    result = examine_decoder(net, z, other=net, other_latents=z, convex=True)
+    assert {one.basis for one in result.premises if "bi_lipschitz" in one.name or "injective" in one.name} == {
+        "certified"
+    }
+    assert result.bounds["rigid"].certified
+    assert result.certificate.constant == pytest.approx(1 / 0.9999)
+    assert (result.status, result.theorem1.basis) == ("holds", "supported")  # equal outputs are sampled
+    assert "certified" in page(result)
+    function = examine_decoder(lambda w: net(w), z, other=net, other_latents=z, convex=True)
+    assert (function["bi_lipschitz"].basis, function["injective"].status) == ("supported", "unknown")
+    assert not function.bounds["rigid"].certified
+    assert function.status == "unknown"
+
+
+def test_a_vacuous_certificate_gives_way_to_sampled_constants_and_is_noted(rng):
+    decoder = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False)).double()
+    stretch = torch.diag(torch.tensor([2.0, 1.0, 1.0]).double())
+    with torch.no_grad():
+        decoder[0].weight.copy_(stretch)
+        decoder[1].weight.copy_(torch.linalg.inv(stretch))  # an isometry, of which the product of layers knows nothing
+    result = examine_decoder(decoder.eval(), rng.uniform(size=(50, 3)))
+    assert result["bi_lipschitz"].basis == "supported"
+    assert not result.bounds["rigid"].vacuous
+    assert any("The layers certify a constant of 2, whose bound is vacuous" in note for note in result.notes)
+
+
+def test_a_vacuous_bound_never_holds(rng):
+    net, z = orthogonal_net(0.5), rng.uniform(-1, 1, size=(50, 4))
+    result = examine_decoder(net, z, other=net, other_latents=z, convex=True)
+    assert {one.status for one in result.premises} == {"holds"}
+    assert {one.status for one in result.findings} == {"unknown"}
+
+
+def test_codes_that_are_farther_apart_than_the_bound_refute_it(rng):
+    """A folded strip: locally an isometry, so the constants do not tell that the codes differ."""
+    z = rng.uniform(0, 1, size=(200, 2))
+    moved = z + (z[:, :1] > 0.5) * np.array([[5.0, 0.0]])  # not convex, and with a gap
+
+    def joined(w):
+        return torch.where(w[:, :1] > 3, w - torch.tensor([[5.0, 0.0]]).double(), w)
+
+    result = examine_decoder(lambda w: 1 * w, z, other=joined, other_latents=moved, convex=True)
+    assert result.theorem1.status == "fails"
+    assert "not within the bound of Theorem 1" in result.verdict
+
+
+def test_nearly_equal_outputs_are_not_equal(rng):
+    z = rng.uniform(size=(200, 2))
+    noisy = z + 0.003 * rng.uniform(-1, 1, size=z.shape)
+    result = examine_decoder(turned, z, other=turned, other_latents=noisy)
+    assert result["agreement"].status == "unknown"
+    assert "Theorem 1 is about equal outputs" in result["agreement"].evidence
+
+
+def test_the_share_of_latents_that_the_points_may_miss_is_printed(rng):
+    result = examine_decoder(turned, rng.uniform(size=(50, 2)))
+    assert "in a region with less than 6 % of the latents are not excluded" in result["bi_lipschitz"].evidence
+    assert "regions not excluded" in page(result)

@@ -24,8 +24,12 @@ def z(rng):
 def test_given_blocks_are_checked(generators, z):
     result = examine_mechanism(generators["A10"], z, blocks=[[0], [1], [2, 3]])
     assert (result.blocks_from, result.discovery) == ("given", None)
-    assert (result.status, result["identified"].basis) == ("holds", "supported")
-    assert result.headlines[0] == "Theorem 2 identifies the blocks 0,1,2-3: they act on disjoint outputs."
+    assert (result.status, result["identified"].basis) == ("unknown", "not refuted")
+    assert result["identified"].evidence == "Open premises: none. Assumed: reconstruction, model_type."
+    assert result.headlines[0] == (
+        "Theorem 2 identifies the blocks 0,1,2-3 near the points, for models of Type D that explain the same "
+        "observations: they act on disjoint outputs."
+    )
     alone = check_blocks(generators["A10"], z, "0,1,2-3")
     assert [one.to_dict() for one in result.check.criteria] == [one.to_dict() for one in alone.criteria]
 
@@ -75,7 +79,8 @@ def test_the_result_has_parts_rows_figure_and_text(generators, z):
     assert result.plot().get_title() == ""
     assert "Criteria for the blocks 0,1,2-3, 12 points" in str(result)
     written = json.loads(result.to_json())
-    assert written["numbers"]["check"]["theorems"][0]["conclusion"]["status"] == "holds"
+    assert written["numbers"]["check"]["theorems"][0]["conditional"]
+    assert written["numbers"]["parts"]["longest"]["parts"] == 3
     with pytest.raises(UnknownKeyError, match="there is no 'T'"):
         result["T"]
 
@@ -93,6 +98,81 @@ def test_the_result_has_parts_rows_figure_and_text(generators, z):
 def test_what_cannot_be_done_is_refused_with_its_reason(generators, z, arguments, message):
     with pytest.raises(InputError, match=message):
         examine_mechanism(generators["A10"], z, **arguments)
+
+
+def test_a_model_that_fulfils_the_premises_is_identified(generators, z):
+    result = examine_mechanism(
+        generators["A10"],
+        z,
+        blocks="0,1,2-3",
+        orders=(2,),
+        model=lambda c: generators["A10"](c.flip(1)),
+        codes=z[:, ::-1],
+    )
+    assert (result["identified"].status, result["disentangled"].status) == ("holds", "holds")
+    assert result.strongest.assumed == ()
+    assert "and the model fulfils its premises as well" in result.headlines[0]
+    assert result.model_check["D"].status == "holds"
+    assert result.numbers()["model_check"]["blocks"] == [[3], [2], [0, 1]]
+
+
+def test_an_entangled_model_that_reconstructs_exactly_is_not_identified(generators, z):
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+    generator = generators["A10"]
+    result = examine_mechanism(
+        generator,
+        z,
+        blocks="0,1,2-3",
+        orders=(2,),
+        model=lambda c: generator(c @ torch.as_tensor(turn.T)),
+        codes=z @ turn,
+    )
+    assert result.disentanglement.misses.max() < 1e-9
+    assert result["disentangled"].status == "fails"
+    assert (result["identified"].status, result["identified"].basis) == ("unknown", "premise fails")
+    assert not any(one.status == "holds" for one in result.check.theorems)
+    assert result.headlines[:2] == (
+        "No theorem identifies the blocks 0,1,2-3 in this model.",
+        "A premise of Theorem 2 fails: The model is of Type D as well, in blocks of its codes.",
+    )
+    assert result["D"].status == "holds"
+
+
+def test_a_model_that_misses_the_observations_is_not_identified(generators, z):
+    generator = generators["A10"]
+    result = examine_mechanism(
+        generator, z, blocks="0,1,2-3", orders=(2,), model=lambda c: generator(c) + 0.02 * c[:, :1].sin(), codes=z
+    )
+    premises = {one.name: one.status for one in result["theorem2_D"].premises}
+    assert premises["reconstruction"] == "unknown"
+    assert result["identified"].status != "holds"
+
+
+def test_the_parts_of_a_decoder_without_exact_zeros_are_those_of_a_range_of_tolerances(generators):
+    noise = torch.randn(7, 4, generator=torch.Generator().manual_seed(0)).double()
+    z = np.random.default_rng(0).uniform(0.3, 1.2, size=(10, 4))
+    nearly = examine_mechanism(
+        lambda s: generators["A10"](s) + 0.003 * torch.tanh(s @ noise.T), z, blocks="0,1,2-3", orders=(2,)
+    )
+    assert {one.status for one in nearly.check.criteria} == {"fails"}
+    parts, low, high = nearly.curve.longest
+    assert parts == 3
+    assert 1e-4 < low < high
+    assert nearly["D"].typical < 0.01 * nearly["D"].null
+    assert nearly.curve.sentence in nearly.verdict
+    weight = torch.randn(24, 4, generator=torch.Generator().manual_seed(0)).double()
+    dense = examine_mechanism(lambda s: torch.tanh(s @ weight.T), z, blocks="0,1,2-3", orders=(2,))
+    assert dense.curve.longest is None
+    assert dense.curve.parts[0] == 1
+
+
+def test_a_criterion_and_a_theorem_are_looked_up_in_one_way(generators, z):
+    result = examine_mechanism(generators["A10"], z, blocks="0,1,2-3", orders=(2,))
+    for name in ("D", "theorem2_D"):
+        assert result[name] == result.check[name]
+        assert result[name].status in ("holds", "unknown")
+        assert result[name].claim
+    assert "D" in result
 
 
 @pytest.mark.parametrize("room", ["congruence.mechanism", "congruence.decoder"])

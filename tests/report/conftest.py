@@ -41,6 +41,7 @@ from congruence.maps.nearness import HeldOut, Nearness
 from congruence.mechanism._criteria import Tolerance
 from congruence.mechanism.block_check import BlockCheck
 from congruence.mechanism.examination import MechanismExamination
+from congruence.mechanism.part_curve import TOLERANCES, PartCurve
 from congruence.mechanism.profile import BlockProfile, action_graph
 from congruence.mechanism.theorems import Theorem, make_criterion
 from congruence.metrics._structural import StructuralNearness
@@ -498,7 +499,9 @@ def decoder_by_hand():
     stretch = BiLipschitz(low, high, np.column_stack([high, low]), "exact", 2, 5, notes=("Only 30 points.",))
     convex = Finding("convex", "The latents fill a convex set.", "unknown", evidence="5.0 % lie in holes.")
     finding = conclude("theorem1", "Two trainings differ by a rigid motion.", (convex,))
-    return DecoderExamination(stretch, theorem1(stretch, 4.0), finding, 4.0, "given", stretch.notes, {"seed": 0})
+    similar = conclude("theorem1_similarity", "Two trainings differ by a similarity.", (convex,))
+    bounds = {group: theorem1(stretch, 4.0, up_to=group) for group in ("rigid", "similarity")}
+    return DecoderExamination(stretch, bounds, finding, similar, 4.0, "given", stretch.notes, {"seed": 0})
 
 
 def _theorems_by_hand():
@@ -553,7 +556,9 @@ def mechanism_by_hand(*, shape=(6,), theorems=None, discovery=None, effects=None
     )
     settings = {"command": "congruence mechanism <model>", "seed": 0}
     origin = "given" if discovery is None else "D"
-    return MechanismExamination(check, profile, discovery, origin, ("Supports are uncertain.",), settings)
+    one = np.ones(len(TOLERANCES), dtype=int)
+    curve = PartCurve(TOLERANCES, np.where(TOLERANCES > 0.01, 2, one), one, 2 * one, one, 8)
+    return MechanismExamination(check, profile, curve, discovery, origin, ("Supports are uncertain.",), settings)
 
 
 def _many_ticks(figure):

@@ -53,7 +53,7 @@ def test_the_page_is_well_formed_and_says_the_answer_first(examination, outline)
     read = outline(text)
     assert not read.open
     assert not read.misplaced
-    assert "Theorem 3 identifies the blocks 0-1,2 for models whose Jacobian is as sparse" in read.text
+    assert "Theorem 3 identifies the blocks 0-1,2 near the points, for models whose Jacobian is as sparse" in read.text
     assert "Supports are uncertain." in read.text
     assert "The blocks were specified by the user." in read.text
     assert "congruence mechanism &lt;model&gt;" in text
@@ -68,7 +68,7 @@ def test_the_page_is_well_formed_and_says_the_answer_first(examination, outline)
 )
 def test_the_headline_gives_the_reason(examination, criterion, why):
     result = examination(theorems=(theorem(5, criterion, "holds"),))
-    assert result.headlines[0] == f"Theorem 5 identifies the blocks 0-1,2: {why}."
+    assert result.headlines[0].startswith(f"Theorem 5 identifies the blocks 0-1,2 near the points: {why}, and")
     assert result.status == "holds"
 
 
@@ -110,6 +110,9 @@ def test_every_criterion_has_its_row(examination, outline):
 def test_every_theorem_has_its_premises(examination, outline):
     text = outline(page(examination())).text
     assert "premise0 (fails)" in text
+    assert "premise1 (assumed)" in text
+    assert "2 *" in text
+    assert "known to us from a summary of the paper only. Numbers marked * (Types D and S) are inferred" in text
     assert "Premises of Theorem 3 (Type M, coordinates)" in text
     assert "Premise 1 holds." in text
 
@@ -129,6 +132,13 @@ def test_many_outputs_are_pooled_and_the_strongest_shown(examination):
     few = page(examination(shape=(5000,), effects=effects))
     assert len(few) < 80_000
     assert few != page(examination(shape=(5000,), effects=0 * effects))
+
+
+def test_the_curve_of_parts_is_always_shown(examination, outline):
+    read = outline(page(examination()))
+    assert "How many parts are there at each tolerance?" in read.text
+    sentence = "2 parts with disjoint outputs at tolerances from 0.01 to 0.56 (random directions never split)."
+    assert sentence in [value for _, name, value in read.attributes if name == "aria-label"]
 
 
 def test_overlap_and_graph_are_shown(examination, outline):

@@ -5,26 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 
 from congruence.cli import _command as cli
-from congruence.cli._load_decoder import DecoderName, LatentsFile, load_decoder
+from congruence.cli._load_decoder import DecoderName, LatentsFile, is_run, latents_of, load_decoder
 from congruence.decoder._options import DecoderOptions
 
 
 @cli.command
-def decoder(name: DecoderName, latents: LatentsFile, options: DecoderOptions, outputs: cli.Outputs) -> None:
+def decoder(name: DecoderName, options: DecoderOptions, outputs: cli.Outputs, latents: LatentsFile = None) -> None:
     """Why is my representation (not) stable? What does the decoder guarantee?
 
-    Imports a decoder from the current folder or from an installed package,
+    Imports a decoder by module or file, or loads that of a run folder,
     measures its bi-Lipschitz constant at every row of latents, and applies
-    Theorem 1. The code of the module is run. Examples:
+    Theorem 1; with --other, to both decoders. The code of the module is run.
 
+    Examples
+    --------
         congruence decoder mypackage.model:load_decoder latents.npy
 
-        congruence decoder model:decoder latents.parquet --features 'z_*' --report report.html
+        congruence decoder path/to/model.py:decoder latents.parquet --features 'z_*' --report report.html
+
+        congruence decoder runs/vae-0 --other runs/vae-1
     """
     from congruence.decoder.examination import examine_decoder
     from congruence.decoder.prepared_decoder import import_torch
 
-    cli.check_outputs(outputs, [latents, *([] if options.other_latents is None else [options.other_latents])])
+    latents = latents_of(name, latents)
+    if options.other is not None and options.other_latents is None and is_run(options.other):
+        options = replace(options, other_latents=options.other)
+    cli.check_outputs(outputs, [one for one in (latents, options.other_latents) if one is not None])
     import_torch()
     loaded = load_decoder(name)
     named = {"decoder": name}

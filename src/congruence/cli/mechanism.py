@@ -5,27 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from congruence.cli import _command as cli
-from congruence.cli._load_decoder import DecoderName, LatentsFile, load_decoder
+from congruence.cli._load_decoder import DecoderName, LatentsFile, latents_of, load_decoder
 from congruence.mechanism._options import MechanismOptions
 
 
 @cli.command
-def mechanism(name: DecoderName, latents: LatentsFile, options: MechanismOptions, outputs: cli.Outputs) -> None:
+def mechanism(name: DecoderName, options: MechanismOptions, outputs: cli.Outputs, latents: LatentsFile = None) -> None:
     """Do the factors act on separate parts of the observation?
 
-    Imports a decoder from the current folder or from an installed package,
-    and checks blocks of its latents against the criteria of mechanistic
+    Imports a decoder by module or file, or loads that of a run folder, and
+    checks blocks of its latents against the criteria of mechanistic
     independence; without --blocks it finds the blocks that the decoder
     supports. The code of the module is run. Examples:
 
         congruence mechanism mypackage.model:load_decoder latents.npy --blocks '0-1,2,3-4' --report report.html
 
-        congruence mechanism model:decoder latents.parquet --features 'z_*' --json -
+        congruence mechanism path/to/model.py:decoder latents.parquet --features 'z_*' --json -
     """
     from congruence.decoder.prepared_decoder import import_torch
     from congruence.mechanism.examination import examine_mechanism
 
-    cli.check_outputs(outputs, [latents, *([] if options.codes is None else [options.codes])])
+    latents = latents_of(name, latents)
+    cli.check_outputs(outputs, [one for one in (latents, options.codes) if one is not None])
     import_torch()
     decoder = load_decoder(name)
     named = {"decoder": name}

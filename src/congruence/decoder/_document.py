@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from congruence.decoder.stretch import unseen_share
 from congruence.document import (
     Block,
     Cell,
@@ -22,20 +23,22 @@ from congruence.document import (
     facts,
     share,
 )
-from congruence.formatting import number
+from congruence.formatting import number, percent
 
 if TYPE_CHECKING:
     from congruence.decoder.bounds import Bound
+    from congruence.decoder.certificates import StretchCertificate
     from congruence.decoder.examination import DecoderExamination
     from congruence.decoder.stretch import BiLipschitz
 
 _KNOWN = {
-    "certified": "The constant is certified.",
-    "sampled": "The constant was sampled at points: it is a lower estimate, not a certificate.",
-    "given": "The constant was supplied by the user.",
+    "certified": "The constants are certified by the layers.",
+    "sampled": "Constants were sampled at points: they are lower estimates, so the bound is an estimate as well.",
+    "given": "The constants were supplied by the user.",
 }
 _REMARKS = {
-    "fails": "a premise is refuted",
+    "fails": "the codes are farther apart than the bound",
+    "premise fails": "a premise is refuted",
     "ambiguous": "a premise is ambiguous",
     "unknown": "a sample cannot establish all premises",
     "holds": "all premises hold",
@@ -50,6 +53,8 @@ _GLOSSARY = (
     ("lower estimate", "only the points in the table were examined; elsewhere the decoder may stretch more."),
     ("unknown", "the sample does not refute a premise, and cannot prove it."),
     ("vacuous", "no better than the bound for any two sets of this size (Jung’s theorem)."),
+    ("similarity", "a rigid motion and one factor for all lengths."),
+    ("certified", "proved for all latents by the singular values of the layers; “supported” is by the sample only."),
 )
 
 
@@ -57,17 +62,17 @@ def describe(examination: DecoderExamination) -> Document:
     """The document of a decoder examination."""
     b = examination.stretch
     headline, *details = examination.headlines
-    failing = examination.theorem1.basis == "premise fails"
+    failing = examination.best.basis == "premise fails"
     return Document(
         question="How much does the decoder stretch lengths, and what does that guarantee?",
         headline=headline,
         details=details,
-        claim="Does Theorem 1 guarantee a rigid motion?",
+        claim="Does Theorem 1 guarantee a rigid motion or a similarity?",
         status=examination.status,
-        remark=_REMARKS["fails" if failing else examination.status],
+        remark=_REMARKS["premise fails" if failing else examination.status],
         notes=examination.notes,
         sections=(
-            Section("The bi-Lipschitz constant", tuple(_constants(b)), id="constant"),
+            Section("The bi-Lipschitz constant", tuple(_all_constants(examination)), id="constant"),
             Section("What does Theorem 1 guarantee?", tuple(_theorem(examination)), id="theorem"),
         ),
         glossary=_GLOSSARY,
@@ -76,7 +81,14 @@ def describe(examination: DecoderExamination) -> Document:
     )
 
 
-def _constants(b: BiLipschitz) -> Iterator[Block]:
+def _all_constants(examination: DecoderExamination) -> Iterator[Block]:
+    yield from _constants(examination.stretch, examination.certificate)
+    if examination.other is not None:
+        yield Heading("The decoder of the other training")
+        yield from _constants(examination.other, examination.other_certificate, brief=False)
+
+
+def _constants(b: BiLipschitz, certificate: StretchCertificate | None, brief: bool = True) -> Iterator[Block]:
     rows = [
         ("mean", number(b.mean, 4), "over points; what the paper plots, not a bound"),
         ("median", number(b.quantile(0.5), 4), ""),
@@ -86,45 +98,62 @@ def _constants(b: BiLipschitz) -> Iterator[Block]:
         ("stretch", f"{number(b.s_min.min())} to {number(b.s_max.max())}", "least and largest singular value"),
         ("isometry defect", number(b.isometry_defect), "largest deviation of a singular value from 1"),
         ("condition", number(float(b.conditions.max())), "largest ratio of the singular values at one point"),
+        ("regions not excluded", percent(unseen_share(b.n)), f"of the latents: {b.n} points may miss smaller ones"),
     ]
-    yield facts(rows, f"Bi-Lipschitz constant, {b.dimension} latents to {b.outputs} outputs", brief=True)
+    if certificate is not None:
+        rows.append(("certified", f"≤ {number(certificate.constant, 4)}", f"everywhere, by {certificate.how}"))
+    yield facts(rows, f"Bi-Lipschitz constant, {b.dimension} latents to {b.outputs} outputs", brief=brief)
     finite = bool(np.isfinite(b.constants).any())
     figures = []
     if finite:
-        figures.append(Figure("stretch_histogram", (b,), caption="Over the points", brief=True))
+        figures.append(Figure("stretch_histogram", (b,), caption="Over the points", brief=brief))
     if b.spectra is not None and b.s_max.max() > 0:
-        figures.append(Figure("stretch_spectrum", (b,), caption="In each direction", brief=not finite))
+        figures.append(Figure("stretch_spectrum", (b,), caption="In each direction", brief=brief and not finite))
     if figures:
         yield Heading("At which points, and in which direction?")
         yield Grid(figures, "halves")
 
 
 def _theorem(examination: DecoderExamination) -> Iterator[Block]:
-    bound = examination.bound
-    if bound is None:
+    if not examination.bounds:
         yield Text("All latents are the same point, so there is nothing to bound.")
     else:
-        yield Text(
-            "If all premises hold, two trainings with this bi-Lipschitz constant differ by a rigid motion and a "
-            f"distance of at most {number(bound.epsilon)}, in units of the latents. {_KNOWN[bound.basis]}"
-        )
-        if bound.vacuous:
+        yield Findings(examination.findings, brief=True)
+        bounds = tuple(examination.bounds.values())
+        if all(bound.vacuous for bound in bounds):
             yield Text("", strong="The bound is vacuous: it holds for any two sets of this size.")
-        yield _bounds(bound)
+        elif bounds[0].vacuous:
+            yield Text("", strong="Up to a rigid motion the bound is vacuous; up to a similarity it is not.")
+        yield Text(_KNOWN[bounds[0].basis], muted=True)
+        yield _bounds(bounds)
     yield Heading("Its premises")
     yield Findings(examination.premises, brief=True)
 
 
-def _bounds(bound: Bound) -> Table:
-    constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
-    rows = [
-        ("form of the paper", bound.paper, f"{constant}; {bound.reason}"),
-        ("general form", bound.general, "of this package; applies for every constant"),
-        ("trivial", bound.trivial, "holds for any two sets of this size"),
-    ]
-    columns = (Column("bound", "text"), Column("distance"), Column("share of the diameter"), Column("reason", "text"))
+def _bounds(bounds: Sequence[Bound]) -> Table:
+    rows = []
+    for bound in bounds:
+        constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
+        up_to = {"rigid": "rigid motion", "similarity": "similarity"}[bound.up_to]
+        rows += [
+            (up_to, "form of the paper", bound.paper, f"{constant}; {bound.reason}"),
+            (up_to, "general form", bound.general, "of this package; applies for every constant"),
+            (up_to, "trivial", bound.trivial, "holds for any two sets of this size"),
+        ]
+        if bound.other is not None:  # the form of the paper for the larger of both constants, and for their product
+            rows.insert(
+                -2,
+                (
+                    up_to,
+                    "form of the paper, both constants",
+                    bound.sharp,
+                    "of this package; needs a product of at most 2",
+                ),
+            )
+    columns = (*(Column(name, "text") for name in ("up to a", "bound")), Column("distance"))
+    columns += (Column("share of the diameter"), Column("reason", "text"))
     cells = [
-        (name, value, Cell("", "") if value is None else share(value / bound.diameter), reason)
-        for name, value, reason in rows
+        (up_to, name, value, Cell("", "") if value is None else share(value / bounds[0].diameter), reason)
+        for up_to, name, value, reason in rows
     ]
     return Table("Bounds of Theorem 1", columns, cells, brief=True)

@@ -14,7 +14,7 @@ class DecoderOptions(ReadOptions):
 
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     other: Any = option(
-        None, "Decoder of another training, whose outputs are compared.", panel=DATA, metavar="MODULE:FUNCTION"
+        None, "Decoder of another training, which is measured and compared as well.", panel=DATA, metavar="DECODER"
     )
     other_latents: Any = option(
         None, "Latents of `other` for the same inputs, paired by row id or by position.", panel=DATA, metavar="LATENTS"
@@ -22,6 +22,7 @@ class DecoderOptions(ReadOptions):
     method: str = option("auto", "exact (all singular values), lanczos (extreme ones), directions (random) or auto.")
     directions: int = option(10, "Number of random directions, if method is directions.")
     diameter: Any = option("auto", "Diameter of the support of the latents; auto uses the diameter of the rows.")
+    convex: bool = option(False, "Declare that the latents fill convex sets (a box, a ball); a sample cannot prove it.")
     constant: float | None = option(None, "Constant c_D of Theorem 1; by default that of this package.")
     chunk: int | None = option(None, "Number of points per batch; by default as many as fit into memory.")
     seed: int = option(0, "The same seed gives the same result.")

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from congruence.checks import check_integer, check_number
+from congruence.checks import check_choice, check_integer, check_number
 from congruence.errors import InputError
 
 _ROUNDING = 1e-12  # sqrt(2) squared is a little more than 2
+UpTo = Literal["rigid", "similarity"]
+_GROUPS = {"rigid": "a rigid motion", "similarity": "a similarity"}
 _BASIS = {"certified": "certified", "given": "as given", "sampled": "sampled: a lower estimate, no certificate"}
 
 
@@ -42,14 +44,17 @@ def isometric_constant(n: int) -> float:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound on how far two representations can be from a rigid motion of each other, in units of the latents.
+    """A bound on how far two representations can be from a map of a group onto each other, in units of the latents.
 
-    `paper` is the form of the paper and is None where it does not apply; `general` and `trivial` always hold.
+    `paper` is the form of the paper and is None where it does not apply; `general` and `trivial` always hold. Up to a
+    similarity all constants are those after the best rescaling of the latents.
     """
 
     theorem: int
     constant: float  # Lambda of the decoder
     generator: float | None  # Lambda of the map that generates the data (Theorem 3)
+    other: float | None  # Lambda of the other training's decoder (Theorem 1); None: it is taken to be the same
+    up_to: UpTo  # the group of the map between the representations
     dimension: int
     diameter: float
     basis: str  # of Lambda: "certified", "sampled" or "given"
@@ -90,18 +95,27 @@ class Bound:
             + (" (vacuous: no better than the trivial bound)" if self.vacuous else ""),
             f"  Lambda = {self.constant:.6g} ({_BASIS[self.basis]})"
             + (f", of the generator {self.generator:.6g}" if self.generator is not None else "")
-            + f"; {self.dimension} latents, diameter {self.diameter:.4g}",
+            + (f", of the other decoder {self.other:.6g}" if self.other is not None else "")
+            + f"; {self.dimension} latents, diameter {self.diameter:.4g}; up to {_GROUPS[self.up_to]}",
             f"  form of the paper: {paper} ({constant}); {self.reason}",
             f"  general form: {self.general:.4g}; trivial: {self.trivial:.4g}",
         ]
         return "\n".join(lines)
 
 
-def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: float | None = None) -> Bound:
+def theorem1(
+    b: Any,
+    diameter: Any,
+    dimension: int | None = None,
+    constant: float | None = None,
+    *,
+    other: Any = None,
+    up_to: UpTo = "rigid",
+) -> Bound:
     """Bound the distance of two trainings from a rigid motion of each other, from the stretch of their decoders.
 
-    It applies to models whose reconstructions agree, whose codes fill a convex set, and whose decoders are smooth and
-    injective with a local bi-Lipschitz constant of at most Lambda. None of this is checked here.
+    It applies to models whose reconstructions agree, whose codes fill convex sets, and whose decoders are smooth and
+    injective with these local bi-Lipschitz constants. None of this is checked here.
 
     Parameters
     ----------
@@ -113,19 +127,31 @@ def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: floa
         Number of latents; by default that of the result.
     constant : float, optional
         c_D in the form of the paper; by default `isometric_constant` of this package.
+    other : result of `bilipschitz`, certificate, or float, optional
+        Lambda of the decoder of the other training. By default it is taken to be at most that of b.
+    up_to : {"rigid", "similarity"}
+        "similarity" rescales the codes of each training by the factor that minimises its constant: Theorem 1 for the
+        rescaled models, whose codes differ by a rigid motion. Numbers are used as they are.
 
     Returns
     -------
     Bound
-        Lower is closer. `epsilon` is the least of the form of the paper c_D sqrt(Lambda^2 - 1) Delta (only up to
-        Lambda = sqrt(2)), the general form sqrt((Lambda^4 - 1) / 2) k_D Delta, and the trivial one by Jung's theorem.
+        Lower is closer. With Lambda' of the other decoder, `epsilon` is the least of the form of the paper
+        c_D sqrt(max(Lambda, Lambda')^2 - 1) Delta (only up to sqrt(2)), the same form with Lambda Lambda' - 1 under the
+        root, the general form sqrt(((Lambda Lambda')^2 - 1) / 2) k_D Delta, and the trivial one by Jung's theorem.
 
     References
     ----------
-    Nelson et al. 2026, Theorem 1 and Lemma A.4; c_D, k_D and the general form were derived in this package.
+    Nelson et al. 2026, Theorem 1 and Lemma A.4; c_D, k_D, the general form and the forms for two constants and up to a
+    similarity were derived in this package.
     """
-    stretch, latents, basis = _read_constant(b, "b")
-    return _bound(1, stretch, None, basis, latents if dimension is None else dimension, diameter, constant)
+    check_choice("up_to", up_to, tuple(_GROUPS))
+    stretch, latents, basis = _read_constant(b, "b", up_to)
+    dimension = latents if dimension is None else dimension
+    if other is None:
+        return _bound(1, stretch, None, basis, dimension, diameter, constant, up_to)
+    second, _, source = _read_constant(other, "other", up_to)
+    return _bound(1, stretch, second, _weaker(basis, source), dimension, diameter, constant, up_to)
 
 
 def theorem3(
@@ -159,28 +185,33 @@ def theorem3(
     stretch, latents, basis = _read_constant(b, "b")
     other, factors, source = _read_constant(generator, "generator")
     dimension = next((one for one in (dimension, latents, factors) if one is not None), None)
-    weaker = basis if basis == source else "sampled" if "sampled" in (basis, source) else "given"
-    return _bound(3, stretch, other, weaker, dimension, diameter, constant)
+    return _bound(3, stretch, other, _weaker(basis, source), dimension, diameter, constant, "rigid")
+
+
+def _weaker(one: str, two: str) -> str:
+    """The basis of a bound that uses two constants."""
+    return one if one == two else "sampled" if "sampled" in (one, two) else "given"
 
 
 def _bound(
     theorem: int,
     stretch: float,
-    generator: float | None,
+    second: float | None,
     basis: str,
     dimension: int | None,
     diameter: Any,
     constant: float | None,
+    up_to: UpTo,
 ) -> Bound:
     """All forms of the bound for the composition of a decoder with another one, or with the generator."""
     if dimension is None:
         raise InputError("dimension, the number of latents, must be set if b is a number")
     dimension = check_integer("dimension", dimension)
     diameter = check_number("diameter", getattr(diameter, "high", diameter), 0, open_low=True)
-    chain = stretch * (stretch if generator is None else generator)
-    largest = stretch if generator is None else max(stretch, generator)
+    chain = stretch * (stretch if second is None else second)
+    largest = stretch if second is None else max(stretch, second)
     change = (largest - 1) * (largest + 1)  # 2 L + L^2
-    near = change if generator is None else chain - 1
+    near = change if second is None else chain - 1
     c_d = isometric_constant(dimension) if constant is None else check_number("constant", constant, 0, open_low=True)
     applies = change <= 1 + _ROUNDING
     if applies:
@@ -192,7 +223,9 @@ def _bound(
     return Bound(
         theorem=theorem,
         constant=stretch,
-        generator=generator,
+        generator=second if theorem == 3 else None,
+        other=second if theorem == 1 else None,
+        up_to=up_to,
         dimension=dimension,
         diameter=diameter,
         basis=basis,
@@ -202,7 +235,8 @@ def _bound(
         paper=c_d * math.sqrt(change) * diameter if applies else None,
         sharp=c_d * math.sqrt(near) * diameter if near <= 1 + _ROUNDING else None,
         general=math.sqrt((chain - 1) * (chain + 1) / 2) * isometry_factor(dimension) * diameter,
-        trivial=math.sqrt(dimension / (2 * (dimension + 1))) * (1 + chain) * diameter,
+        # A similarity may shrink one of both sets, so only the circumscribed ball of the other one counts.
+        trivial=math.sqrt(dimension / (2 * (dimension + 1))) * (1 + chain if up_to == "rigid" else 1) * diameter,
         applies=applies,
         reason=reason,
     )
@@ -245,10 +279,11 @@ def dynamical_isometry(deviation: float) -> DynamicalIsometry:
     return DynamicalIsometry(d, (1 + d) / (1 - d), 1 / (1 - d))
 
 
-def _read_constant(b: Any, name: str) -> tuple[float, int | None, str]:
+def _read_constant(b: Any, name: str, up_to: UpTo = "rigid") -> tuple[float, int | None, str]:
     """Lambda, the number of latents where it is known, and the basis of Lambda."""
     if hasattr(b, "constant"):
-        return float(b.constant), b.dimension, "certified" if b.certified else "sampled"
+        value = b.constant if up_to == "rigid" else b.scale_free
+        return float(value), b.dimension, "certified" if b.certified else "sampled"
     try:
         value = float(b)
     except (TypeError, ValueError):

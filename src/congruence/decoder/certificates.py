@@ -97,7 +97,9 @@ def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> 
     return StretchCertificate(low, high, dimension, how)
 
 
-def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = None) -> StretchCertificate:
+def certify_layers(
+    decoder: Any, latent_shape: tuple[int, ...] | int | None = None, *, largest: int = _LARGEST_LAYER
+) -> StretchCertificate:
     """Certify a chain of layers by the product of their smallest and largest stretch.
 
     The stretch of a linear layer (or a convolution, for its input size here) is its exact least and largest singular
@@ -111,6 +113,8 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
         that lose a direction, and unknown layers raise an error.
     latent_shape : int or tuple of int, optional
         Shape of one row of latents; by default the width of the first linear layer.
+    largest : int
+        Most entries of the matrix of one layer, whose singular values are computed.
 
     Returns
     -------
@@ -122,9 +126,11 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
     shape = latent_shape_of(latent_shape, parts)
     low, high, layers = 1.0, 1.0, []
     x = torch.zeros(1, *shape, dtype=torch.float64)
-    for name, part in parts:
-        slopes = _slopes(name, part)
-        one = LayerStretch(name, *slopes) if slopes is not None else _linear_layer(name, part, tuple(x.shape[1:]))
+    for (name, part), slopes in zip(parts, [_slopes(*part) for part in parts], strict=True):  # refused before any work
+        if slopes is not None:
+            one = LayerStretch(name, *slopes)
+        else:
+            one = _linear_layer(name, part, tuple(x.shape[1:]), largest)
         x = x if slopes is not None else _in_double(part, x)
         low, high = low * one.low, high * one.high
         if (one.low, one.high) != (1.0, 1.0):
@@ -208,9 +214,9 @@ def negative_slopes(part: Any) -> list[float]:
     return [float(getattr(part, "negative_slope", 0.0))] if kind in ("ReLU", "LeakyReLU") else []
 
 
-def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> LayerStretch:
+def _linear_layer(name: str, part: Any, shape: tuple[int, ...], largest: int) -> LayerStretch:
     """The exact singular values of a linear layer for inputs of this shape."""
-    matrix = layer_matrix(name, part, shape)[0]
+    matrix = layer_matrix(name, part, shape, largest)[0]
     values = np.linalg.svd(matrix, compute_uv=False)
     inputs, outputs = matrix.shape
     if outputs < inputs or values[-1] <= max(matrix.shape) * np.finfo(float).eps * values[0]:
@@ -219,7 +225,7 @@ def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> LayerStretch:
     return LayerStretch(name, float(values[-1]), float(values[0]))
 
 
-def layer_matrix(name: str, part: Any, shape: tuple[int, ...]) -> tuple[Float, Float]:
+def layer_matrix(name: str, part: Any, shape: tuple[int, ...], largest: int = _LARGEST_LAYER) -> tuple[Float, Float]:
     """The matrix (inputs, outputs) and the shift (outputs,) of a linear layer, computed by applying it to the axes."""
     torch = import_torch()
     inputs = math.prod(shape)
@@ -227,7 +233,7 @@ def layer_matrix(name: str, part: Any, shape: tuple[int, ...]) -> tuple[Float, F
         zero = _in_double(part, torch.zeros(1, *shape, dtype=torch.float64)).reshape(1, -1)
     except (RuntimeError, ValueError) as error:
         raise InputError(f"{name} does not accept inputs of shape {shape}: {error}") from error
-    if inputs * zero.shape[1] > _LARGEST_LAYER:
+    if inputs * zero.shape[1] > largest:
         raise InputError(f"{name} is too large for its exact singular values ({inputs} x {zero.shape[1]})")
     axes = torch.eye(inputs, dtype=torch.float64).reshape(inputs, *shape)
     return to_numpy(_in_double(part, axes).reshape(inputs, -1) - zero), to_numpy(zero[0])

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
-from congruence.arrays import Float, to_numpy
+from congruence.arrays import to_numpy
 from congruence.checks import check_number
 from congruence.decoder._latents import read_latents
 from congruence.decoder._options import DecoderOptions
-from congruence.decoder.bounds import Bound, theorem1
-from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch, prepare_decoder
+from congruence.decoder._premises import MeasuredDecoder, certify, judge_premises
+from congruence.decoder.bounds import Bound, UpTo, theorem1
+from congruence.decoder.certificates import StretchCertificate
+from congruence.decoder.prepared_decoder import prepare_decoder
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
 from congruence.errors import InputError
+from congruence.formatting import percent
 from congruence.maps._diameter import diameter
+from congruence.maps.groups import fit_map
 from congruence.options import takes
 from congruence.progress import Progress
 from congruence.result import Finding, Result, Status, conclude
@@ -24,14 +28,8 @@ from congruence.result import Finding, Result, Status, conclude
 if TYPE_CHECKING:
     from congruence.document import Document
 
-_CLAIM = "Two trainings with this bi-Lipschitz constant differ by a rigid motion, up to the bound."
-_SAMPLE = 1000  # rows whose pairwise distances are compared
-_PAIRS = 2000  # of rows whose midpoint is compared with the sample
-_FAR = 2.0  # times the 99 % quantile of the gaps between neighbours: midpoints farther from every row lie in a hole
-_FEW = 0.05  # share of midpoints that may lie in holes by chance
-_AGREE = 0.01  # of the outputs' diameter: outputs agree if no row differs by more
-_DISAGREE = 0.05  # of the outputs' diameter: outputs disagree if 5 % of the rows differ by more
-_TOUCHING = 1e-6  # relative to the typical stretch: two distinct rows have the same output
+_ROUNDING = 1e-6  # of the diameter
+_GROUPS: Mapping[UpTo, str] = {"rigid": "a rigid motion", "similarity": "a rigid motion and a scale"}
 
 
 class StretchNumbers(TypedDict):
@@ -54,33 +52,46 @@ class StretchNumbers(TypedDict):
 
 
 class DecoderNumbers(TypedDict):
-    """The numbers of an examination; `theorem1` is null where all latents are the same point."""
+    """The numbers of an examination; both bounds are null where all latents are the same point.
+
+    `theorem1` bounds the distance from a rigid motion, `theorem1_similarity` that from a similarity. `other` is the
+    stretch of the other decoder, certificates are null where the layers do not allow one.
+    """
 
     stretch: StretchNumbers
+    other: StretchNumbers | None
+    certificate: dict[str, Any] | None
+    other_certificate: dict[str, Any] | None
     diameter: float
     diameter_from: Literal["latents", "given"]
     theorem1: dict[str, Any] | None
+    theorem1_similarity: dict[str, Any] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecoderExamination(Result):
     """The answer to "what does the decoder guarantee?".
 
-    The one finding is the conclusion of Theorem 1, with its premises. ``examination["convex"]`` is a premise by name.
+    The findings are the conclusions of Theorem 1 up to a rigid motion and up to a similarity, with the same premises.
+    ``examination["convex"]`` is a premise by name.
     """
 
     stretch: BiLipschitz
-    bound: Bound | None  # None where all latents are the same point
-    theorem1: Finding  # the conclusion
+    bounds: Mapping[UpTo, Bound]  # up to a rigid motion and up to a similarity; empty if all latents are one point
+    theorem1: Finding  # the conclusion up to a rigid motion
+    theorem1_similarity: Finding  # the conclusion up to a similarity
     diameter: float
     diameter_from: Literal["latents", "given"]
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
+    other: BiLipschitz | None = None  # of the other training's decoder
+    certificate: StretchCertificate | None = None  # of the decoder, if its layers allow it
+    other_certificate: StretchCertificate | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The conclusion of Theorem 1; its premises are in the finding."""
-        return (self.theorem1,)
+        """The conclusions of Theorem 1; their premises are in the findings."""
+        return self.theorem1, self.theorem1_similarity
 
     @property
     def premises(self) -> tuple[Finding, ...]:
@@ -88,26 +99,59 @@ class DecoderExamination(Result):
         return self.theorem1.premises
 
     @property
+    def bound(self) -> Bound | None:
+        """The bound up to a rigid motion; None where all latents are the same point."""
+        return self.bounds.get("rigid")
+
+    @property
+    def best(self) -> Finding:
+        """The conclusion up to a rigid motion, unless its bound is vacuous or refuted and that of the other is not."""
+        if "rigid" not in self.bounds:
+            return self.theorem1
+        usable = [
+            finding
+            for finding, bound in zip(self.findings, (self.bounds["rigid"], self.bounds["similarity"]), strict=True)
+            if not bound.vacuous and finding.status != "fails"
+        ]
+        return usable[0] if usable else self.theorem1
+
+    @property
+    def status(self) -> Status:
+        """The status of the strongest conclusion that is not vacuous."""
+        return self.best.status
+
+    @property
     def headlines(self) -> tuple[str, ...]:
         """The sentences of the verdict: the measurement, and its consequence."""
-        b = self.stretch
-        if not np.isfinite(b.constant):
-            lost = int(np.isinf(b.constants).sum())
-            return (f"The decoder loses a direction at {lost} of {b.n} points.", "Theorem 1 guarantees nothing there.")
-        low, high = b.s_min.min(), b.s_max.max()
-        return (f"The decoder multiplies short lengths by {low:.4g} to {high:.4g} at {b.n} points.", self._consequence)
+        sentences = [_measurement(self.stretch, "The decoder")]
+        if self.other is not None:
+            sentences.append(_measurement(self.other, "The other decoder"))
+        if any(one is not None and not np.isfinite(one.constant) for one in (self.stretch, self.other)):
+            return (*sentences, "Theorem 1 guarantees nothing there.")
+        return (*sentences, self._consequence)
 
     @property
     def _consequence(self) -> str:
-        if self.bound is None:
+        if not self.bounds:
             return "All latents are the same point, so there is nothing to bound."
-        if self.bound.vacuous:
+        best = self.best
+        up_to: UpTo = "rigid" if best is self.theorem1 else "similarity"
+        bound = self.bounds[up_to]
+        if bound.vacuous:
             return "The bound of Theorem 1 is vacuous: it holds for any two sets of this size."
-        share = 100 * self.bound.epsilon / self.bound.diameter
-        return (
-            "If its premises hold, Theorem 1 implies that two trainings differ by a rigid motion, up to "
-            f"{share:.3g} % of the diameter."
-        )
+        share = f"{_GROUPS[up_to]}, up to {percent(bound.epsilon / bound.diameter)} of the diameter"
+        if best.status == "fails":
+            return f"The codes are not within the bound of Theorem 1, so a premise fails. {best.evidence}"
+        if best.status == "holds":
+            how = "Certified by Theorem 1" if best.basis == "certified" else "Supported by Theorem 1"
+            return f"{how}: both trainings differ by {share}."
+        if best.basis == "premise fails":
+            failing = next(one for one in best.premises if one.status == "fails")
+            return f"Theorem 1 does not apply, since a premise fails: {failing.evidence}"
+        trainings = "two trainings with such decoders" if self.other is None else "both trainings"
+        unknown = ", ".join(one.name for one in best.premises if one.status != "holds")
+        kind = "" if bound.certified else " (an estimate from sampled constants)"
+        return f"If its open premises hold ({unknown}), Theorem 1 implies that {trainings} differ by {share}{kind}."
 
     @property
     def verdict(self) -> str:
@@ -115,16 +159,21 @@ class DecoderExamination(Result):
         return " ".join(self.headlines)
 
     def parts(self) -> dict[str, Finding]:
-        """The conclusion and its premises by name."""
-        return {finding.name: finding for finding in (self.theorem1, *self.premises)}
+        """The conclusions and their premises by name."""
+        return {finding.name: finding for finding in (*self.findings, *self.premises)}
 
     def numbers(self) -> DecoderNumbers:
-        """Constants over all points, the diameter and the bounds."""
+        """Constants over all points, certificates, the diameter and the bounds."""
+        rigid, similarity = self.bounds.get("rigid"), self.bounds.get("similarity")
         return {
             "stretch": self.stretch.to_dict(),  # type: ignore[typeddict-item]
+            "other": None if self.other is None else self.other.to_dict(),  # type: ignore[typeddict-item]
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+            "other_certificate": None if self.other_certificate is None else self.other_certificate.to_dict(),
             "diameter": self.diameter,
             "diameter_from": self.diameter_from,
-            "theorem1": None if self.bound is None else self.bound.to_dict(),
+            "theorem1": None if rigid is None else rigid.to_dict(),
+            "theorem1_similarity": None if similarity is None else similarity.to_dict(),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -157,8 +206,9 @@ def examine_decoder(
     Returns
     -------
     DecoderExamination
-        Its finding is the conclusion of Theorem 1, whose status is never better than that of its premises. A sample
-        can refute the premises about the support and the decoder, but cannot prove them.
+        Its findings are the conclusions of Theorem 1, whose status is never better than that of its premises. A sample
+        can refute the premises about the support and the decoders, but cannot prove them. Constants are certified
+        where the layers allow it and the bound is then not vacuous; otherwise they are sampled, which supports them.
 
     References
     ----------
@@ -169,39 +219,40 @@ def examine_decoder(
     if (options.other is None) != (options.other_latents is None):
         raise InputError("other and other_latents must be set together: a decoder and its latents of the same inputs")
     z = read_latents(latents, options, options.other_latents, "other_latents")
-    stretch = bilipschitz(
-        decoder,
-        z.values,
-        method=options.method,
-        directions=options.directions,
-        chunk=options.chunk,
-        device=options.device,
-        seed=options.seed,
-        progress=progress,
-    )
+    first = _measure(decoder, z.values, options, progress)
+    second = None if options.other is None else _measure(options.other, z.second, options, progress)
     progress("comparing distances", 0, 1)
-    prepared = prepare_decoder(decoder, z.values, options.device)
-    measured = diameter(prepared.z).high if size is None else size
-    bound = theorem1(stretch, measured, constant=options.constant) if measured != 0 else None
-    other = None if options.other is None else prepare_decoder(options.other, z.second, options.device)
-    premises = _judge_premises(prepared, stretch, other, options.seed)
+    measured = diameter(first.prepared.z).high if size is None else size
+    bounds, certified = _bound(first, second, measured, options.constant) if measured != 0 else ({}, True)
+    premises = judge_premises(first, second, certified, options.convex, options.seed)
+    notes = [*z.notes, *first.stretch.notes]
+    if second is not None:
+        notes += [f"Other decoder: {note}" for note in second.stretch.notes]
+    if first.certificate is not None and not certified:
+        constant = first.certificate.constant
+        notes.append(f"The layers certify a constant of {constant:.4g}, whose bound is vacuous; sampled ones are used.")
     return DecoderExamination(
-        stretch=stretch,
-        bound=bound,
-        theorem1=_conclusion(bound, premises),
+        stretch=first.stretch,
+        bounds=bounds,
+        theorem1=_conclude("theorem1", "rigid", bounds, premises, first, second),
+        theorem1_similarity=_conclude("theorem1_similarity", "similarity", bounds, premises, first, second),
         diameter=measured,
         diameter_from="latents" if size is None else "given",
-        notes=(*z.notes, *stretch.notes),
+        notes=tuple(notes),
         settings={
             **z.settings,
-            "points": stretch.n,
-            "method": stretch.method,
+            "points": first.stretch.n,
+            "method": first.stretch.method,
             "diameter": "of the rows" if size is None else size,
+            "convex": "declared" if options.convex else "tested on the rows",
             "constant": options.constant,
             "seed": options.seed,
-            "device": str(prepared.z.device),
+            "device": str(first.prepared.z.device),
         }
-        | ({"directions": options.directions} if stretch.method == "directions" else {}),
+        | ({"directions": options.directions} if first.stretch.method == "directions" else {}),
+        other=None if second is None else second.stretch,
+        certificate=first.certificate,
+        other_certificate=None if second is None else second.certificate,
     )
 
 
@@ -212,109 +263,82 @@ def _as_diameter(value: Any) -> float:
         raise InputError(f"diameter must be 'auto' or a number above 0; got {value!r}") from error
 
 
-def _conclusion(bound: Bound | None, premises: tuple[Finding, ...]) -> Finding:
-    """The conclusion of Theorem 1; its number is the bound as a share of the diameter, its null the trivial bound."""
-    if bound is None:
-        return conclude("theorem1", _CLAIM, premises, evidence="All latents are the same point.")
+def _measure(decoder: Any, z: Any, options: DecoderOptions, progress: Progress) -> MeasuredDecoder:
+    """Measure the stretch of a decoder at its latents, and certify it if its layers allow that."""
+    stretch = bilipschitz(
+        decoder,
+        z,
+        method=options.method,
+        directions=options.directions,
+        chunk=options.chunk,
+        device=options.device,
+        seed=options.seed,
+        progress=progress,
+    )
+    prepared = prepare_decoder(decoder, z, options.device)
+    return MeasuredDecoder(prepared, stretch, certify(decoder, prepared.latent_shape))
+
+
+def _bound(
+    first: MeasuredDecoder, second: MeasuredDecoder | None, diameter: float, constant: float | None
+) -> tuple[dict[UpTo, Bound], bool]:
+    """The bounds of Theorem 1 by group, and whether they use certificates.
+
+    Certificates are used where there are any, unless their bounds are vacuous: those of sampled constants are smaller,
+    and only estimates.
+    """
+    both = [one for one in (first, second) if one is not None]
+    chosen: list[list[Any]] = [[one.best for one in both], [one.stretch for one in both]]
+    bounds: list[dict[UpTo, Bound]] = []
+    for used in chosen:
+        other = used[1] if second is not None else None
+        bounds.append({g: theorem1(used[0], diameter, constant=constant, other=other, up_to=g) for g in _GROUPS})
+    certified = any(one.certificate is not None for one in both)
+    if certified and not all(bound.vacuous for bound in bounds[0].values()):
+        return bounds[0], True
+    informative = not all(bound.vacuous for bound in bounds[1].values())
+    return (bounds[1], False) if informative or not certified else (bounds[0], True)
+
+
+def _conclude(
+    name: str,
+    up_to: UpTo,
+    bounds: Mapping[UpTo, Bound],
+    premises: tuple[Finding, ...],
+    first: MeasuredDecoder,
+    second: MeasuredDecoder | None,
+) -> Finding:
+    """The conclusion of Theorem 1; its number is the bound as a share of the diameter, its null the trivial bound.
+
+    A vacuous bound leaves it unknown. With both codes it is refuted if the best map of the group leaves more than the
+    bound: the root mean square of the least-squares map is at most the largest distance that any map leaves.
+    """
+    trainings = "Two trainings with such decoders" if second is None else "Both trainings"
+    claim = f"{trainings} differ by {_GROUPS[up_to]}, up to the bound."
+    if not bounds:
+        return conclude(name, claim, premises, evidence="All latents are the same point.")
+    bound = bounds[up_to]
     share, trivial = bound.epsilon / bound.diameter, bound.trivial / bound.diameter
     against = "no better than" if bound.vacuous else "against"
-    evidence = (
-        f"The bound is {100 * share:.3g} % of the diameter, {against} the trivial bound of {100 * trivial:.3g} %."
-    )
-    return conclude("theorem1", _CLAIM, premises, evidence=evidence, number=share, null=trivial)
-
-
-def _judge_premises(
-    prepared: PreparedDecoder, stretch: BiLipschitz, other: PreparedDecoder | None, seed: int
-) -> tuple[Finding, ...]:
-    """The premises of Theorem 1, as far as a sample of latents can support or refute them."""
-    return (
-        _judge_stretch(stretch),
-        _judge_convexity(to_numpy(prepared.z).astype(np.float64), seed),
-        _judge_injectivity(prepared, stretch, seed),
-        _judge_agreement(prepared, other, seed),
-    )
-
-
-def _judge_stretch(stretch: BiLipschitz) -> Finding:
-    """Whether the local bi-Lipschitz constant is finite at every point."""
-    claim = "The decoder has a finite bi-Lipschitz constant."
-    lost = int(np.isinf(stretch.constants).sum())
-    if lost:
-        evidence = f"The Jacobian loses a direction at {lost} of {stretch.n} points."
-        return Finding("bi_lipschitz", claim, "fails", evidence=evidence)
-    evidence = f"The largest of {stretch.n} points is {stretch.constant:.4g}, a lower estimate of the supremum."
-    return Finding("bi_lipschitz", claim, "holds", evidence=evidence, number=stretch.constant)
-
-
-def _judge_convexity(z: Float, seed: int) -> Finding:
-    """Whether the midpoints of pairs of rows are close to other rows: holes in the sample refute a convex support."""
-    from scipy.spatial import cKDTree
-
-    name, claim = "convex", "The latents fill a convex set."
-    if len(z) < 10:
-        return Finding(name, claim, "unknown", evidence=f"{len(z)} rows are too few to judge.")
-    rng = np.random.default_rng(seed)
-    tree = cKDTree(z)
-    some = z[rng.permutation(len(z))[:_SAMPLE]]
-    gaps = tree.query(some, k=2)[0][:, 1]
-    pairs = rng.integers(0, len(z), size=(_PAIRS, 2))
-    distances = tree.query(z[pairs].mean(1))[0]
-    limit = _FAR * float(np.quantile(gaps, 0.99))
-    share = float((distances > limit).mean())
-    evidence = (
-        f"{100 * share:.1f} % of the midpoints of two rows lie in holes. Their median distance to the nearest row is "
-        f"{np.median(distances):.3g} (95 % within {np.quantile(distances, 0.95):.3g}); that between neighbouring "
-        f"rows is {np.median(gaps):.3g}."
-    )
-    return Finding(name, claim, "fails" if share > _FEW else "unknown", evidence=evidence, number=share)
-
-
-def _judge_injectivity(prepared: PreparedDecoder, stretch: BiLipschitz, seed: int) -> Finding:
-    """Whether distinct rows have distinct outputs: the least ratio of distances over pairs of rows."""
-    name, claim = "injective", "The decoder is injective."
-    if np.isinf(stretch.constants).any():
-        return Finding(name, claim, "unknown", evidence="It loses a direction at some points.")
-    torch = import_torch()
-    z, out = _decoded(prepared, seed)
-    apart, decoded = (torch.pdist(values).numpy() for values in (z, out))
-    if not (apart > 0).any():
-        return Finding(name, claim, "unknown", evidence="All rows are the same point.")
-    ratio = decoded[apart > 0] / apart[apart > 0]
-    least, typical = float(ratio.min()), float(np.median(ratio))
-    evidence = f"Distances of {len(ratio)} pairs of rows are multiplied by {least:.3g} to {ratio.max():.3g}."
-    return Finding(name, claim, "fails" if least <= _TOUCHING * typical else "unknown", evidence=evidence, number=least)
-
-
-def _judge_agreement(prepared: PreparedDecoder, other: PreparedDecoder | None, seed: int) -> Finding:
-    """Whether two trainings have the same outputs for the same inputs, relative to the diameter of the outputs."""
-    name, claim = "agreement", "The reconstructions of both trainings agree."
-    if other is None:
-        return Finding(name, claim, "unknown", evidence="There is no second decoder to compare with.")
-    if len(other.z) != len(prepared.z) or other.outputs != prepared.outputs:
-        raise InputError(
-            f"other must have {len(prepared.z)} rows and {prepared.outputs} outputs, like decoder; got {len(other.z)} "
-            f"and {other.outputs}"
+    evidence = f"The bound is {percent(share)} of the diameter, {against} the trivial bound of {percent(trivial)}."
+    more: dict[str, Any] = {"number": share, "null": trivial}
+    concluded = conclude(name, claim, premises, **more)
+    if second is not None:
+        here, there = (to_numpy(one.prepared.z).astype(np.float64) for one in (first, second))
+        apart = np.linalg.norm(fit_map(there, here, up_to)(there) - here, axis=1) / bound.diameter
+        rms = float(np.sqrt(np.square(apart).mean()))
+        evidence += (
+            f" The least-squares map of these codes leaves {percent(rms)} (root mean square), "
+            f"{percent(float(apart.max()))} at most."
         )
-    here, there = (_decoded(one, seed)[1] for one in (prepared, other))
-    apart = (here - there).norm(dim=1).numpy()
-    size = float(import_torch().pdist(here).max()) if len(here) > 1 else 0.0
-    if size == 0:
-        return Finding(name, claim, "unknown", evidence="All outputs are the same.")
-    worst, most = float(apart.max() / size), float(np.quantile(apart, 0.95) / size)
-    evidence = (
-        f"The outputs of 95 % of {len(apart)} rows differ by at most {100 * most:.3g} % of their diameter, those of "
-        f"all rows by at most {100 * worst:.3g} %."
-    )
-    status: Status = "holds" if worst <= _AGREE else "fails" if most > _DISAGREE else "unknown"
-    return Finding(name, claim, status, evidence=evidence, number=worst)
+        if rms > share + _ROUNDING:
+            return Finding(name, claim, "fails", evidence=evidence, premises=premises, **more)
+    if bound.vacuous and concluded.status == "holds":
+        concluded = replace(concluded, status="unknown", basis="not refuted")
+    return replace(concluded, evidence=evidence)
 
 
-def _decoded(prepared: PreparedDecoder, seed: int) -> tuple[Any, Any]:
-    """A sample of latents and their outputs, flattened, in float64 on the CPU; the same rows for the same seed."""
-    torch = import_torch()
-    order = np.random.default_rng(seed).permutation(len(prepared.z))[:_SAMPLE]
-    z = prepared.z[torch.as_tensor(np.sort(order), device=prepared.z.device)]
-    with torch.no_grad():
-        out = torch.cat([prepared.decode(part.reshape(len(part), *prepared.latent_shape)) for part in z.split(256)])
-    return z.double().cpu(), out.flatten(1).double().cpu()
+def _measurement(b: BiLipschitz, what: str) -> str:
+    if not np.isfinite(b.constant):
+        return f"{what} loses a direction at {int(np.isinf(b.constants).sum())} of {b.n} points."
+    return f"{what} multiplies short lengths by {b.s_min.min():.4g} to {b.s_max.max():.4g} at {b.n} points."

@@ -126,6 +126,14 @@ class BiLipschitz:
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
+def unseen_share(points: int) -> float:
+    """The share of the latents that a region must have for a sample of points to hit it with probability 95 %: 3 / n.
+
+    Smaller regions, in which a property may fail, are not excluded by points at which it holds (rule of three).
+    """
+    return min(1.0, 3 / points)
+
+
 def bilipschitz(
     decoder: Any,
     z: Any,

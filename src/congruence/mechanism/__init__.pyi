@@ -16,6 +16,8 @@ from congruence.mechanism.losses import decoder_jacobian as decoder_jacobian
 from congruence.mechanism.losses import ima_contrast as ima_contrast
 from congruence.mechanism.losses import interaction_asymmetry as interaction_asymmetry
 from congruence.mechanism.losses import jacobian_l1 as jacobian_l1
+from congruence.mechanism.part_curve import PartCurve as PartCurve
+from congruence.mechanism.part_curve import measure_part_curve as measure_part_curve
 from congruence.mechanism.parts import finest_additive as finest_additive
 from congruence.mechanism.parts import finest_disjoint as finest_disjoint
 from congruence.mechanism.profile import BlockProfile as BlockProfile

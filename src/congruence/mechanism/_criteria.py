@@ -21,7 +21,9 @@ from congruence.mechanism._blocks import Blocks, label_members, merge_groups
 from congruence.mechanism._matroid import TOLERANCE, row_components, scale_to_unit, unit_rows
 
 RTOL = 1e-6
-SINGLE = 1e-4  # tolerance of supports and of ranks for a decoder that does not work in float64
+SINGLE = 1e-4  # tolerance of ranks and of finite differences for a decoder that does not work in float64
+ROUNDING_SINGLE = 16 * float(np.finfo(np.float32).eps)  # of its derivatives, relative to the largest: 1.9e-6
+THIN = 0.01  # of a column's outputs: Type M with a smaller margin is ambiguous
 SCALES = ("global", "column")
 SWEEP = 10.0 ** np.arange(-8.0, -0.75, 0.5)  # tolerances
 DECADE = 1.0  # of tolerances over which a support must stay the same to be reliable
@@ -147,6 +149,34 @@ def disjoint_tolerance(shares: Float, blocks: Blocks) -> float:
     return float((-np.partition(-reach, 1, axis=1)[:, 1]).max())
 
 
+def largest_below(shares: Float, rtol: float) -> float:
+    """Return the largest of the relative sizes (m, d) that count as zero at a tolerance; 0 if all are exact zeros."""
+    return float(shares[shares <= rtol].max(initial=0.0))
+
+
+def disjoint_leak(j: Float, blocks: Blocks) -> float:
+    """Return the share of squared derivatives that are not by the strongest block of each output, from 0 (Type D).
+
+    Columns of j are scaled to length 1 first, so that the units of latents do not matter.
+    """
+    squares = np.square(scale_to_unit(j, 0))
+    energy = np.stack([squares[:, list(block)].sum(axis=1) for block in blocks], axis=1)  # (m, K)
+    others = np.sort(energy, axis=1)[:, :-1].sum()
+    return float(others / max(energy.sum(), np.finfo(float).tiny))
+
+
+def common_share(j: Float, blocks: Blocks) -> float:
+    """Return the largest share of squared derivatives that two latents of different blocks have in common, from 0 to 1.
+
+    The sum over outputs of the smaller of both, for columns of length 1; 0 if no two latents reach a common output.
+    """
+    squares, owner = np.square(scale_to_unit(j, 0)), label_members(blocks)
+    shares = (
+        np.minimum(squares[:, [a]], squares[:, owner != k]).sum(axis=0).max(initial=0.0) for a, k in enumerate(owner)
+    )
+    return float(max(shares, default=0.0))
+
+
 def block_overlap(support: Array, blocks: Blocks) -> Float:
     """Return the outputs that two blocks both reach, over those of the block that reaches fewer, (K, K)."""
     reach = np.stack([support[:, list(block)].any(axis=1) for block in blocks], axis=1).astype(np.float64)
@@ -156,11 +186,13 @@ def block_overlap(support: Array, blocks: Blocks) -> Float:
     return np.divide(shared, fewer, out=np.zeros_like(shared), where=fewer > 0)
 
 
-def containment_margin(support: Array, blocks: Blocks) -> float:
+def containment_margin(support: Array, blocks: Blocks, *, chosen: bool = False) -> float:
     """Return how far Type M is from failing: 0 if it fails, at most 1.
 
     The smallest share of a column's outputs that a column of another block does not reach, over all ordered pairs. A
-    column that reaches nothing is contained in every other, so M fails. It depends on the basis of each block.
+    column that reaches nothing is contained in every other, so M fails. It depends on the basis of each block. If the
+    basis was `chosen` to be sparse, k - 1 outputs do not count for a block of k columns: a dense Jacobian has a basis
+    in which every column of such a block is zero at k - 1 outputs.
     """
     owner = label_members(blocks)
     across = owner[:, None] != owner
@@ -169,6 +201,8 @@ def containment_margin(support: Array, blocks: Blocks) -> float:
     inside = support.astype(np.float64)
     sizes = inside.sum(axis=0)[:, None]
     exclusive = sizes - inside.T @ inside  # (a, b): outputs of a that b does not reach
+    if chosen:
+        exclusive = np.maximum(exclusive - np.array([len(blocks[k]) - 1 for k in owner]), 0.0)
     share = np.divide(exclusive, sizes, out=np.zeros_like(exclusive), where=sizes > 0)
     return float(share[across].min())
 

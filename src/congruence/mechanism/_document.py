@@ -11,8 +11,9 @@ import numpy as np
 from congruence import document as doc
 from congruence.document import Block, Cell, Column, Findings, Grid, Group, Heading, Image, Section, Table, Text
 from congruence.formatting import count, number, percent
+from congruence.mechanism._blocks import write_blocks
 from congruence.mechanism.discovery import TYPES
-from congruence.mechanism.theorems import IDENTIFIED, strongest
+from congruence.mechanism.theorems import IDENTIFIED, ORIGIN, strongest
 
 if TYPE_CHECKING:
     from congruence.mechanism.discovery import FinestParts
@@ -29,8 +30,8 @@ STRIP = 50  # ratio of width to height of a strip, about
 SHADE = (0xD9, 0x7A, 0x06)  # readable on a light and on a dark page
 LABELS = {"M_coord": "M, coordinates", "M_sparsest": "M, sparsest basis"}
 REMARKS = {
-    "holds": "all premises of the theorem hold",
-    "conditional": "the theorem assumes a model whose Jacobian is as sparse",
+    "holds": "all premises of the theorem hold at the points",
+    "conditional": "the premises about the model are assumed, not measured",
     "ambiguous": "the answer depends on what counts as zero",
     "unknown": "some premises are undecided",
     "premise fails": "each theorem has a premise that fails",
@@ -44,6 +45,19 @@ GLOSSARY = (
         "ambiguous",
         "the answer depends on what counts as zero: it changes within a decade of tolerance. Trained decoders have no "
         "exact zeros.",
+    ),
+    (
+        "assumed",
+        "a premise about a model that was not given. The conclusion is about models that fulfil it.",
+    ),
+    (
+        "random directions",
+        "the same number after a random rotation of the latents: what blocks without a meaning would have.",
+    ),
+    (
+        "regions not excluded",
+        "n points miss a region that has 3 / n of the latents with a probability of 5 % (rule of three). A criterion "
+        "may fail in smaller regions.",
     ),
     ("unknown", "the points examined do not decide it. “Premise fails”: the theorem does not apply."),
     (
@@ -97,13 +111,27 @@ def _sections(examination: MechanismExamination) -> Iterator[Section]:
         )
         parts = [block for one in examination.discovery.found for block in _parts(one)]
         yield Section("Which parts does the decoder have?", (intro, *parts), id="parts")
+    curve = doc.Figure("part_curve", (examination.curve,), wide=True, caption=examination.curve.sentence)
+    intro = Text(
+        "Parts of the latents that act on disjoint outputs, in any basis, against the tolerance below which a "
+        "derivative counts as zero. A trained decoder has no exact zeros: its parts are clear where the curve stays "
+        f"above 1 while that of random directions does not ({count(examination.curve.points, 'point')}).",
+        muted=True,
+    )
+    yield Section("How many parts are there at each tolerance?", (intro, curve), id="tolerance")
     criteria = _criteria(check.criteria, f"Criteria for the blocks {blocks}, {count(check.points, 'point')}")
-    yield Section(f"Which criteria hold for the blocks {blocks}?", (criteria,), id="criteria")
+    grades = _grades(check.criteria, "Distance from each criterion")
+    graded = (Heading("How far are they from holding?"), grades) if grades.rows else ()
+    yield Section(f"Which criteria hold for the blocks {blocks}?", (criteria, *graded), id="criteria")
     yield Section("Which theorem applies?", tuple(_theorems(check.theorems)), id="theorems")
     yield Section("Where does each block act?", tuple(_blocks(profile)), id="blocks")
     if examination.disentanglement is not None:
-        model = tuple(_model(examination.disentanglement, profile.names))
-        yield Section("Is the model disentangled?", model, id="model")
+        model = [*_model(examination.disentanglement, profile.names)]
+        if examination.model_check is not None:
+            own = examination.model_check
+            label = f"Criteria for the model in the blocks {write_blocks(own.blocks)} of its codes"
+            model += [Heading("Is the model of the same type?"), _criteria(own.criteria, label, brief=False)]
+        yield Section("Is the model disentangled?", tuple(model), id="model")
 
 
 def _texts(*names: str) -> tuple[Column, ...]:
@@ -133,7 +161,7 @@ def _parts(parts: FinestParts) -> Iterator[Block]:
         yield Text(note, muted=True)
 
 
-def _criteria(criteria: Sequence[Criterion], label: str) -> Table:
+def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> Table:
     columns = (
         *_texts("criterion", "verdict"),
         Column("points"),
@@ -154,25 +182,40 @@ def _criteria(criteria: Sequence[Criterion], label: str) -> Table:
         )
         for one in criteria
     ]
-    return Table(label, columns, rows, brief=True)
+    return Table(label, columns, rows, brief=brief)
+
+
+def _grades(criteria: Sequence[Criterion], label: str) -> Table:
+    """How far each criterion is from holding, beside random directions."""
+    columns = (*_texts("criterion"), Column("mean over points"), Column("random directions"), *_texts("share"))
+    rows = [
+        (LABELS.get(one.name, one.name), doc.share(one.typical), doc.share(one.null), one.graded)
+        for one in criteria
+        if one.graded
+    ]
+    return Table(label, columns, rows, brief=True, note="0 where the criterion holds.")
 
 
 def _theorems(theorems: Sequence[Theorem]) -> Iterator[Block]:
     rows = [
         (
-            str(one.number),
+            f"{one.number}{' *' if one.inferred else ''}",
             LABELS.get(one.criterion, one.criterion),
-            doc.badge(one.status),
+            doc.badge(one.status, "if assumed" if one.strength == "conditional" else ""),
             one.conclusion.basis,
-            ", ".join(f"{premise.name} ({premise.status})" for premise in one.open_premises),
+            ", ".join(
+                f"{premise.name} ({'assumed' if premise.name in one.assumed else premise.status})"
+                for premise in one.open_premises
+            ),
         )
         for one in theorems
     ]
     columns = _texts("theorem", "type", "verdict", "basis", "open premises")
-    note = IDENTIFIED if any(one.strength in ("holds", "conditional") for one in theorems) else ""
-    yield Table("Theorems", columns, rows, brief=True, note=note)
+    note = f"{IDENTIFIED} " if any(one.strength in ("holds", "conditional") for one in theorems) else ""
+    yield Table("Theorems", columns, rows, brief=True, note=note + ORIGIN)
     for one in theorems:
-        summary = f"Premises of Theorem {one.number} (Type {LABELS.get(one.criterion, one.criterion)})"
+        name = f"Theorem {one.number}{' *' if one.inferred else ''}"
+        summary = f"Premises of {name} (Type {LABELS.get(one.criterion, one.criterion)})"
         premises = (Findings(one.conclusion.premises),)
         yield doc.Details(summary, premises, open=one is strongest(theorems), status=one.status)
 

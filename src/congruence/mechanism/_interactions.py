@@ -42,8 +42,12 @@ def measure_interactions(
     differences: bool = False,
     tolerance: float = TOLERANCE,
     seed: int = 0,
+    rotation: Float | None = None,
 ) -> tuple[Float, Array, bool]:
     """Measure mixed derivatives of an order of at least 2, or differences, at all points of a decoder.
+
+    A `rotation` (d, d) of the latents, in units of their standard deviations, gives the numbers of a decoder whose
+    blocks are other directions.
 
     Returns
     -------
@@ -56,6 +60,7 @@ def measure_interactions(
     """
     directions, mixed, complete = _directions(prepared, blocks, order, seed)
     lengths = step_lengths(prepared)
+    directions = directions if rotation is None else directions @ rotation.T
     parts = (difference_chunks if differences else directional_chunks)(prepared, directions * lengths)
     largest, crossing = [], []
     for part in parts:  # (some, q, m)
@@ -67,6 +72,12 @@ def measure_interactions(
     slope = max(float(np.abs(part).max()) for part in directional_chunks(few, np.diag(lengths)[:, None, :])) or 1e-300
     empty = every <= tolerance * slope
     return np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete
+
+
+def random_rotation(rng: np.random.Generator, d: int) -> Float:
+    """Draw a uniformly distributed orthogonal matrix (d, d)."""
+    q, r = np.linalg.qr(rng.standard_normal((d, d)))
+    return np.asarray(q * np.sign(np.diag(r)))
 
 
 def _directions(prepared: PreparedDecoder, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:

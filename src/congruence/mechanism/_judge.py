@@ -5,7 +5,7 @@ Jacobians are computed in batches and discarded, except those of the few points 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb, nan
 from typing import Any, NamedTuple, cast
@@ -14,23 +14,26 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.decoder.prepared_decoder import PreparedDecoder
-from congruence.formatting import count
+from congruence.formatting import count, number, percent
 from congruence.mechanism import _criteria as criteria
 from congruence.mechanism._blocks import Blocks
-from congruence.mechanism._criteria import SWEEP, SizeHistogram, Tolerance
+from congruence.mechanism._criteria import SINGLE, SWEEP, THIN, SizeHistogram, Tolerance
 from congruence.mechanism._interactions import (
     Separability,
     curved_parts,
     derivative_tensors,
     measure_interactions,
     measure_separability,
+    random_rotation,
 )
-from congruence.mechanism._matroid import count_sets, unit_rows
+from congruence.mechanism._matroid import count_sets, scale_to_unit, unit_rows
 from congruence.mechanism._sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
 from congruence.mechanism.derivatives import jacobian_chunks
 from congruence.mechanism.theorems import CLAIMS, Criterion, Irreducibility, make_criterion
 from congruence.result import Status, combine
 
+_NULL_POINTS, _NULL_ROTATIONS = 8, 4  # for the scores of random directions
+_PAIR_NUMBERS = 2**27  # of the pairs of latents of one Jacobian that are graded
 _STORED_NUMBERS = 2**24  # entries of the Jacobians that are stored for the sparsity gap
 _BOUNDED_POINTS = 4  # examined if there are only bounds
 _FULL_POINTS = 10  # budgets spent on all points together
@@ -52,6 +55,9 @@ class PointNumbers(NamedTuple):
     disjoint_parts: Any  # (K,) parts of each block by D
     nested_parts: Any  # (K,) parts of each block by M, in the coordinates
     nonzeros: Any  # entries in the support
+    below: Any  # largest relative size that counts as zero
+    faint: Any  # latents that act, but not above the tolerance
+    leak: Any  # share of squared derivatives outside of the strongest block of each output
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +69,7 @@ class Survey:
     sizes: Float  # (m, d) mean size of the entries over points
     tolerance: Tolerance
     jacobians: tuple[Float, ...]  # Jacobians of the first points
+    null: Mapping[str, float]  # means of graded scores for random directions of the latents
 
 
 def survey_points(
@@ -74,6 +81,7 @@ def survey_points(
     scale: str,
     chunk: int | None,
     tolerance: float,
+    seed: int = 0,
 ) -> Survey:
     """Measure the Jacobian at every point; `tolerance` is that of ranks, the others those of supports."""
     d, m, r = prepared.dimension, prepared.outputs, len(prepared.z)
@@ -97,6 +105,9 @@ def survey_points(
                     disjoint_parts=[criteria.disjoint_parts(exact, block, tolerance) for block in blocks],
                     nested_parts=[criteria.nested_parts(support, block) for block in blocks],
                     nonzeros=int(support.sum()),
+                    below=criteria.largest_below(shares, rtol),
+                    faint=int((~support.any(axis=0) & (np.abs(j).max(axis=0) > max(atol, 0.0))).sum()),
+                    leak=criteria.disjoint_leak(j, blocks),
                 )
             )
             histogram.add(shares)
@@ -105,7 +116,29 @@ def survey_points(
             if (len(stored) + 1) * m * d <= _STORED_NUMBERS or not stored:
                 stored.append(j)
     arrays = PointNumbers(*map(np.array, zip(*points, strict=True)))
-    return Survey(arrays, overlap, sizes, Tolerance(rtol, atol, scale, *histogram.widest_gap()), tuple(stored))
+    null = _measure_null(stored[:_NULL_POINTS], blocks, tolerance, seed)
+    at = Tolerance(rtol, atol, scale, *histogram.widest_gap())
+    return Survey(arrays, overlap, sizes, at, tuple(stored), null)
+
+
+def _measure_null(jacobians: Sequence[Float], blocks: Blocks, tolerance: float, seed: int) -> dict[str, float]:
+    """Means of the graded scores for random directions, and that of M for the blocks themselves.
+
+    The latents are rotated, in units of their effect; for IMA the directions of the outputs are random.
+    """
+    rng = np.random.default_rng(seed)
+    leaks, cosines, common, own = [], [], [], []
+    for j in jacobians:
+        pairs = j.size * j.shape[1] <= _PAIR_NUMBERS
+        own.append(criteria.common_share(j, blocks) if pairs else nan)
+        for _ in range(_NULL_ROTATIONS):
+            turned = scale_to_unit(j, 0) @ random_rotation(rng, j.shape[1])
+            leaks.append(criteria.disjoint_leak(turned, blocks))
+            drawn = rng.standard_normal(j.shape)  # orthogonal columns stay so in a rotation of the latents
+            cosines.append(criteria.block_orthogonality(drawn, blocks, tolerance)[1])
+            common.append(criteria.common_share(turned, blocks) if pairs else nan)
+    values = {"leak": leaks, "cosine": cosines, "common": common, "own_common": own}
+    return {name: float(np.mean(numbers)) for name, numbers in values.items()}
 
 
 def survey_sparsity(
@@ -146,32 +179,71 @@ def judge_criteria(
     at, points, (gaps, sparse_parts) = survey.tolerance, survey.at, sparsity
 
     def contained_at(t: float) -> Array:
-        """Whether M holds at the nearest tolerance of the sweep; column 0 is rtol."""
+        """The margins of M at the nearest tolerance of the sweep; column 0 is rtol."""
         column = 0 if t == at.rtol else 1 + int(np.abs(np.log10(SWEEP) - np.log10(max(t, 1e-300))).argmin())
-        return np.asarray(points.contained[:, column] > 0)
+        return np.asarray(points.contained[:, column])
 
+    below, faint = float(points.below.max()), int((points.faint > 0).sum())
+    small = (f"derivatives up to {number(below, 2)} of the largest count as zero",) if below > 0 else ()
     measures = "largest product of two blocks in an output"
-    disjoint = _judge_at("D", _holds_from(points.disjoint_from), at.nearby, points.disjoint, measures, largest=True)
+    graded = {"typical": float(points.leak.mean()), "null": survey.null["leak"]}
+    disjoint = _judge_at(
+        "D",
+        _holds_from(points.disjoint_from),
+        at.nearby,
+        points.disjoint,
+        measures,
+        largest=True,
+        remarks=small,
+        graded="share of squared derivatives outside of the strongest block of each output",
+        **graded,
+    )
     apart = reach is not None and not criteria.block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
     if disjoint.status == "holds" and apart:
         finding = replace(disjoint.finding, basis="certified")
         disjoint = replace(disjoint, finding=finding, remarks=("zero weights separate the blocks everywhere",))
     measures = "smallest share of own outputs"
-    contained = _judge_at("M_coord", contained_at, at.nearby, points.contained[:, 0], measures)
+    margins = np.stack([contained_at(t) for t in at.nearby], axis=1)
+    thin = bool(((margins > 0) & (margins <= THIN)).any())
+    contained = _judge(
+        "M_coord",
+        np.where(margins > THIN, "holds", np.where(margins > 0, "ambiguous", "fails")),
+        points.contained[:, 0],
+        measures,
+        sweep=tuple(float((contained_at(t) > THIN).mean()) for t in SWEEP),
+        typical=survey.null["own_common"],
+        null=survey.null["common"],
+        graded="share of squared derivatives that two latents of different blocks have in common",
+        remarks=(*small, *((f"a margin of at most {percent(THIN)} is too thin",) if thin else ())),
+    )
     nested = points.nested_parts
     if all(len(block) == 1 for block in blocks):  # with one basis only, up to lengths, all points are known
         sparsest = replace(contained, finding=replace(contained.finding, name="M_sparsest", claim=CLAIMS["M_sparsest"]))
     else:
         margins = np.array([[gap.contained for gap in row] for row in gaps])
-        statuses = np.where(np.isnan(margins), "unknown", np.where(margins > 0, "holds", "fails"))
-        remarks = ["in a sparsest basis of each block, the first of several"]
+        beyond = np.array([[gap.beyond for gap in row] for row in gaps])
+        statuses = np.where(margins > 0, np.where(beyond > THIN, "holds", "ambiguous"), "fails")
+        statuses = np.where(np.isnan(margins), "unknown", statuses)
+        remarks = ["in a sparsest basis of each block, the first of several", *small]
+        if (statuses[:, 0] == "ambiguous").any():
+            remarks.append("hardly more than the choice of a basis gives in a dense Jacobian")
         unknown = int(np.isnan(margins[:, 0]).sum())
         remarks += [f"past the budget at {unknown} points"] if unknown else []
         sparsest = _judge("M_sparsest", statuses, margins[:, 0], measures, remarks=tuple(remarks))
         nested = np.array([row[0].nested for row in gaps])
     parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparse_parts}
-    judged = disjoint, contained, sparsest, _judge_sparse(gaps), _judge_orthogonal(points, at)
+    sparse = _judge_sparse(gaps, small)
+    if faint:  # a block that is weak as a whole would seem to reach nothing
+        disjoint, contained, sparsest, sparse = (_doubt(one, faint) for one in (disjoint, contained, sparsest, sparse))
+    judged = disjoint, contained, sparsest, sparse, _judge_orthogonal(points, at, survey.null["cosine"])
     return judged, tuple(_irreducibility(name, values) for name, values in parts.items())
+
+
+def _doubt(one: Criterion, faint: int) -> Criterion:
+    """A criterion on supports that miss a whole latent: it may hold for this reason alone."""
+    remark = f"a latent acts below the tolerance at {count(faint, 'point')}; scale='column' compares it with itself"
+    finding = one.finding if one.status != "holds" else replace(one.finding, status="ambiguous", basis="not refuted")
+    return replace(one, finding=finding, remarks=(*one.remarks, remark))
 
 
 def _holds_from(thresholds: Array) -> Callable[[float], Array]:
@@ -215,7 +287,7 @@ def _judge(
     return make_criterion(name, status, margin, measures, worst, fraction, len(statuses), **more)
 
 
-def _judge_sparse(gaps: Gaps) -> Criterion:
+def _judge_sparse(gaps: Gaps, small: tuple[str, ...]) -> Criterion:
     """Type S: the sparsest basis respects the blocks; gaps are (points, tolerances)."""
     statuses = np.array([[gap.status for gap in row] for row in gaps])
     margins = np.array([row[0].rho_minus_high - row[0].rho_plus for row in gaps], dtype=float)
@@ -223,34 +295,42 @@ def _judge_sparse(gaps: Gaps) -> Criterion:
     low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
     remark = f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}"
     measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
-    return _judge("S", statuses, margins, measures, remarks=(remark,))
+    return _judge("S", statuses, margins, measures, remarks=(remark, *small))
 
 
 def judge_interactions(
     prepared: PreparedDecoder, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
 ) -> Criterion:
     """Judge Type H_n, that derivatives (or finite differences) that mix blocks vanish."""
-    cross, degenerate, complete = measure_interactions(
-        prepared, blocks, order, differences=finite, tolerance=tolerance, seed=seed
-    )
+    how: dict[str, Any] = {"differences": finite, "tolerance": tolerance, "seed": seed}
+    cross, degenerate, complete = measure_interactions(prepared, blocks, order, **how)
+    few = replace(prepared, z=prepared.z[:_NULL_POINTS])
+    turn = random_rotation(np.random.default_rng(seed), prepared.dimension)
+    null = measure_interactions(few, blocks, order, rotation=turn, **how)[0]
+    rounded = finite and at.rtol < tolerance == SINGLE
+    at = replace(at, rtol=SINGLE) if rounded else at
     empty = bool(degenerate.all())
     remarks = {
         "all derivatives of this order vanish, so it holds trivially": empty,
         "along random directions": not complete,
         "by differences over finite steps, since the derivatives vanish": finite,
+        f"differences in float32: shares up to {SINGLE:g} count as zero": rounded,
     }
     measures = "mixed share of derivatives of this order"
-    more: dict[str, Any] = {"largest": True, "degenerate": empty}
+    more: dict[str, Any] = {"largest": True, "degenerate": empty, "graded": measures}
+    more |= {"typical": float(cross.mean()), "null": float(null.mean())}
     more["remarks"] = tuple(remark for remark, applies in remarks.items() if applies)
     return _judge_at(f"H{order}", _holds_from(cross), at.decade, cross, measures, **more)
 
 
-def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
+def _judge_orthogonal(points: PointNumbers, at: Tolerance, null: float) -> Criterion:
     """Independent mechanism analysis: blocks are orthogonal to each other."""
     measures = "largest cosine between blocks"
     known = np.isfinite(points.cosine)
     values = np.where(known, points.cosine, 0.0)
-    judged = _judge_at("IMA", _holds_from(values), at.decade, values, measures, largest=True)
+    graded = {"graded": "largest cosine between blocks", "null": null}
+    graded["typical"] = float(points.cosine[known].mean()) if known.any() else nan
+    judged = _judge_at("IMA", _holds_from(values), at.decade, values, measures, largest=True, **graded)
     if known.all() or judged.status == "fails":
         return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))
     remark = f"a block loses a direction at {int((~known).sum())} points"

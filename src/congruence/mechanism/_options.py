@@ -18,10 +18,10 @@ class MechanismOptions(ReadOptions):
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     model: Any = option(
         None,
-        "Decoder of a model, if the first decoder is the generator of its data: tests whether its codes are "
-        "disentangled over the domain that the latents sample.",
+        "Decoder of a model, if the first decoder is the generator of its data: tests the premises of the theorems on "
+        "it, and whether its codes are disentangled over the domain that the latents sample.",
         panel=DATA,
-        metavar="MODULE:FUNCTION",
+        metavar="DECODER",
     )
     codes: Any = option(
         None,
@@ -37,10 +37,10 @@ class MechanismOptions(ReadOptions):
     )
     types: Sequence[str] = option(("D", "S", "H2"), "Types of parts to search for, if blocks is not set.")
     rtol: float | None = option(
-        None, "Derivatives up to this share of the largest count as zero; 1e-6 by default, 1e-4 in float32."
+        None, "Derivatives up to this share of the largest count as zero; 1e-6 by default, 2e-6 in float32."
     )
     atol: float = option(0.0, "Derivatives up to this size count as zero. Not used to find blocks.")
-    scale: str = option("global", "global, or column for latents in different units. Not used to find blocks.")
+    scale: str = option("column", "column, where units of latents do not matter, or global. Not used to find blocks.")
     orders: Sequence[int] = option((2, 3), "Orders of derivatives that must not mix blocks.")
     budget: float = option(BUDGET, "Number of sets of outputs tried for Type S at a point.")
     chunk: int | None = option(None, "Number of points per batch; by default as many as fit into memory.")

@@ -53,6 +53,7 @@ class SparsityGap:
     rho_plus: int  # smallest weight of aligned bases; an upper bound unless `aligned_exact`
     aligned_exact: bool  # whether rho_plus is certainly the smallest
     contained: float  # margin of Type M in the lightest aligned basis; NaN unless `aligned_exact`
+    beyond: float  # the same without outputs that the choice of a basis sets to zero in any Jacobian
     nested: tuple[int, ...]  # parts of each block by Type M in that basis; -1 unless `aligned_exact`
 
     @property
@@ -126,6 +127,7 @@ def sparsity_gap(
         rho_plus=int(weights.sum()),
         aligned_exact=exact,
         contained=containment_margin(support, blocks) if exact else math.nan,
+        beyond=containment_margin(support, blocks, chosen=True) if exact else math.nan,
         nested=tuple(nested_parts(support, block) if exact else -1 for block in blocks),
     )
 

@@ -9,9 +9,10 @@ from typing import Any, TypedDict
 from congruence.arrays import Float
 from congruence.checks import check_choice, check_integer, check_number
 from congruence.decoder.prepared_decoder import PreparedDecoder
+from congruence.decoder.stretch import unseen_share
 from congruence.errors import InputError, UnknownKeyError
 from congruence.mechanism._blocks import Blocks, read_blocks
-from congruence.mechanism._criteria import RTOL, SCALES, SINGLE, Tolerance, reachable_outputs
+from congruence.mechanism._criteria import ROUNDING_SINGLE, RTOL, SCALES, SINGLE, Tolerance, reachable_outputs
 from congruence.mechanism._interactions import Separability
 from congruence.mechanism._judge import (
     Survey,
@@ -32,7 +33,7 @@ from congruence.mechanism.theorems import (
     TheoremNumbers,
     apply_theorems,
 )
-from congruence.result import Status
+from congruence.result import Finding, Status
 
 
 class BlockCheckNumbers(TypedDict):
@@ -49,6 +50,7 @@ class BlockCheckNumbers(TypedDict):
     theorems: list[TheoremNumbers]
     tolerance: dict[str, Any]
     injective: Status
+    unseen: float
     nonzeros: list[int]
     contrast: float
     rho_plus: int | None
@@ -58,7 +60,10 @@ class BlockCheckNumbers(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class BlockCheck:
-    """How the blocks of latents of a decoder act on its outputs. ``check["D"]`` is one criterion."""
+    """How the blocks of latents of a decoder act on its outputs.
+
+    ``check["D"]`` is one criterion, ``check["theorem2_D"]`` the conclusion of one theorem, as in an examination.
+    """
 
     blocks: Blocks
     points: int
@@ -79,9 +84,19 @@ class BlockCheck:
     sizes: Float = field(repr=False)  # (m, d) mean size of the entries of the Jacobian
     notes: tuple[str, ...] = ()
 
-    def __getitem__(self, name: str) -> Criterion:
-        """One criterion by its name."""
-        known = {one.name: one for one in self.criteria}
+    @property
+    def unseen(self) -> float:
+        """The share of the latents below which regions may have been missed by all points (rule of three)."""
+        return unseen_share(self.points)
+
+    def parts(self) -> dict[str, Finding | Criterion]:
+        """The criteria and the conclusions of the theorems, by name."""
+        conclusions = {one.conclusion.name: one.conclusion for one in self.theorems}
+        return {**{one.name: one for one in self.criteria}, **conclusions}
+
+    def __getitem__(self, name: str) -> Any:
+        """One criterion or the conclusion of one theorem by its name."""
+        known = self.parts()
         if name not in known:
             raise UnknownKeyError(f"there is no criterion {name!r}; there are {', '.join(known)}")
         return known[name]
@@ -100,6 +115,7 @@ class BlockCheck:
             "theorems": [one.to_dict() for one in self.theorems],
             "tolerance": self.tolerance.to_dict(),
             "injective": self.injective,
+            "unseen": self.unseen,
             "nonzeros": list(self.nonzeros),
             "contrast": self.contrast,
             "rho_plus": self.rho[0],
@@ -115,7 +131,7 @@ def check_blocks(
     *,
     rtol: float | None = None,
     atol: float = 0.0,
-    scale: str = "global",
+    scale: str = "column",
     orders: Sequence[int] = (2, 3),
     budget: float = BUDGET,
     chunk: int | None = None,
@@ -134,11 +150,13 @@ def check_blocks(
         Latents that form a factor; by default each latent is a block.
     rtol : float, optional
         Entries of a Jacobian up to rtol times its largest entry count as zero; mixed derivatives and cosines are
-        compared with rtol as well. By default 1e-6, or 1e-4 for a decoder that only works in float32.
+        compared with rtol as well. By default 1e-6, or the level of rounding, 2e-6, for a decoder that only works in
+        float32. Smaller entries that are not zero are a remark on each criterion.
     atol : float
         Entries up to atol count as zero.
-    scale : {"global", "column"}
-        "column" compares entries after dividing each column by its length: for latents in different units.
+    scale : {"column", "global"}
+        "column" compares entries after dividing each column by its length, so that units of latents do not matter. With
+        "global" a block whose effect is weak as a whole may seem to reach nothing; a criterion is then ambiguous.
     orders : sequence of int, each at least 2
         Orders of the derivatives of Type H_n.
     budget : float
@@ -170,8 +188,8 @@ def check_blocks(
     parts = read_blocks(blocks, prepared.dimension)
     wide = is_double(prepared)
     small = TOLERANCE if wide else SINGLE
-    rtol = rtol if rtol is not None else RTOL if wide else SINGLE
-    survey = survey_points(prepared, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small)
+    rtol = rtol if rtol is not None else RTOL if wide else ROUNDING_SINGLE
+    survey = survey_points(prepared, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small, seed=seed)
     sparsity = survey_sparsity(survey.jacobians, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
     bending = classify_curvature(prepared, seed)
     finite = bending == "piecewise linear"

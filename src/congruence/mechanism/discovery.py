@@ -226,6 +226,8 @@ def discover(
             "point are uninformative then, since any invertible square Jacobian splits into single directions."
         )
         warnings.warn(notes[0], FewOutputsWarning, stacklevel=2)
+    if small == SINGLE and rtol is None:
+        notes.append(f"The decoder works in float32 only: to find parts, links up to {SINGLE:g} count as zero.")
     finders: dict[str, Callable[[], FinestParts]] = {
         "D": lambda: _find_disjoint(prepared, rows, small, chunk),
         "S": lambda: _find_sparse(prepared, rows, small, budget, chunk),

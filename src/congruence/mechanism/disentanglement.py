@@ -8,7 +8,7 @@ structure of the Jacobian of h; Theorem 1 extends it to the whole domain.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class Disentanglement:
     misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not known
     blocks: Blocks
     assumed: tuple[str, ...] = ()  # premises that a sample cannot prove
+    codes: Float | None = field(default=None, repr=False)  # (r, k) the model's codes, if it has a decoder
     sparse: float | None = None  # share of points where the model's Jacobian is at least as sparse as the generator's
     notes: tuple[str, ...] = ()
 
@@ -56,6 +57,11 @@ class Disentanglement:
     def worst(self) -> float:
         """The largest leak over points; 0 is disentangled."""
         return float(self.leaks.max(initial=0.0))
+
+    @property
+    def reached(self) -> Array:
+        """Which points the model's outputs do not miss, (r,)."""
+        return np.asarray(~(self.misses > _MISSED))  # NaN is not known to be missed
 
     @property
     def code_blocks(self) -> Blocks:
@@ -161,17 +167,20 @@ def measure_disentanglement(
     rows = to_numpy(prepared.z).astype(np.float64)
     slopes = jacobians(generator, z, device=device)  # (r, m, d)
     if decoder is not None:
-        inner, misses, sparse = _differentiate_codes(prepared, decoder, rows, slopes, inverse, codes, device, seed)
+        inner, misses, sparse, found = _differentiate_codes(
+            prepared, decoder, rows, slopes, inverse, codes, device, seed
+        )
     elif inverse is not None:
         inner = jacobians(lambda s: inverse(generator(s)), z, device=device)  # (r, k, d)
-        misses, sparse = np.full(len(rows), np.nan), None
+        misses, sparse, found = np.full(len(rows), np.nan), None, None
     else:
         raise InputError("measure_disentanglement needs decoder, or inverse=, the model's encoder; got neither")
     missed = bool((misses > _MISSED).any())
     covers = _judge_covering(covering, missed)
     premises = (place.simply_connected(), place.connected_slices(partition), _judge_injective(slopes), covers)
     result = _judge(inner, misses, rows, partition, code_blocks, premises, rtol)
-    return replace(result, sparse=sparse, assumed=() if covers.status == "holds" or missed else (covers.name,))
+    assumed = () if covers.status == "holds" or missed else (covers.name,)
+    return replace(result, sparse=sparse, codes=found, assumed=assumed)
 
 
 def _differentiate_codes(
@@ -183,8 +192,8 @@ def _differentiate_codes(
     codes: Any,
     device: str,
     seed: int,
-) -> tuple[Float, Float, float]:
-    """The Jacobian of h at each point, (r, k, d), distances of the outputs, and how often the decoder is as sparse."""
+) -> tuple[Float, Float, float, Float]:
+    """The Jacobian of h at each point, (r, k, d), distances of the outputs, how often it is as sparse, and codes."""
     targets = decode_rows(generator, rows)
     starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
     prepared = open_decoder(decoder, starts[0], device)
@@ -196,7 +205,7 @@ def _differentiate_codes(
         reached, misses = starts[0], _distances(decode_rows(prepared, starts[0]) - targets, targets)
     theirs = jacobians(decoder, reached, device=device)  # (r, m, k)
     fewer = support_of(theirs).sum(axis=(1, 2)) <= support_of(slopes).sum(axis=(1, 2))
-    return np.linalg.pinv(theirs, rcond=_RANK) @ slopes, misses, float(fewer.mean())
+    return np.linalg.pinv(theirs, rcond=_RANK) @ slopes, misses, float(fewer.mean()), reached
 
 
 def _starts(
@@ -280,7 +289,7 @@ def _judge_injective(slopes: Float) -> Finding:
 def _judge_covering(known: bool, missed: bool) -> Finding:
     about = "covering", "The decoder is a covering map onto its image."
     if known:
-        return Finding(*about, "holds", "certified", "It is declared as a covering map (covering=True).")
+        return Finding(*about, "holds", evidence="It is declared as a covering map by the user (covering=True).")
     evidence = "It is assumed: a sample cannot prove it. Invertible networks are covering maps (covering=True)."
     return Finding(*about, "unknown", evidence="It misses some outputs of the generator." if missed else evidence)
 
@@ -295,7 +304,7 @@ def _judge(
     rtol: float,
 ) -> Disentanglement:
     """Judge the block structure of the Jacobians of h, (r, k, d)."""
-    seen = ~(misses > _MISSED)  # NaN is not known to be missed
+    seen = np.asarray(~(misses > _MISSED))  # NaN is not known to be missed
     missed, k = int((~seen).sum()), inner.shape[1]
     codes = read_blocks(code_blocks, k)
     notes = (f"The model misses {missed} of {len(seen)} points, which are left out.",) if missed else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 import numpy as np
@@ -19,8 +19,9 @@ from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, chec
 from congruence.mechanism.discovery import Discovery, discover
 from congruence.mechanism.disentanglement import Disentanglement, measure_disentanglement
 from congruence.mechanism.domains import LatentDomain
+from congruence.mechanism.part_curve import PartCurve, measure_part_curve
 from congruence.mechanism.profile import BlockProfile, profile_blocks
-from congruence.mechanism.theorems import Criterion, Theorem, strongest
+from congruence.mechanism.theorems import ORIGIN, Criterion, Theorem, apply_to_model, strongest
 from congruence.options import takes
 from congruence.progress import Progress
 from congruence.result import Finding, Result, conclude
@@ -46,11 +47,16 @@ _REASONS = {  # why a theorem identifies the blocks
 
 
 class MechanismNumbers(TypedDict):
-    """The numbers of an examination; `blocks_from` is "given", the type that was discovered, or "none"."""
+    """The numbers of an examination; `blocks_from` is "given", the type that was discovered, or "none".
+
+    `parts` is the curve of parts with disjoint outputs over tolerances, `model_check` that of the model's decoder.
+    """
 
     blocks: list[list[int]]
     blocks_from: BlocksFrom
     check: BlockCheckNumbers
+    parts: dict[str, Any]
+    model_check: BlockCheckNumbers | None
     profile: dict[str, Any]
     discovery: dict[str, Any] | None
     disentanglement: dict[str, Any] | None
@@ -61,17 +67,20 @@ class MechanismExamination(Result):
     """The answer to "do factors act on separate parts of the observation?".
 
     The first finding is that a theorem identifies the blocks: the conclusion of the strongest theorem, with its
-    premises. With a model, two more findings state whether its codes are disentangled. ``examination["D"]`` is one
-    criterion, ``examination["theorem2_D"]`` one theorem.
+    premises. Some of these are about a model: without one they are assumed, and the conclusion is unknown at best. With
+    a model, two more findings state whether its codes are disentangled. ``examination["D"]`` is one criterion,
+    ``examination["theorem2_D"]`` one theorem.
     """
 
     check: BlockCheck
     profile: BlockProfile
+    curve: PartCurve  # parts with disjoint outputs over tolerances, in any basis
     discovery: Discovery | None  # None if blocks were set
     blocks_from: BlocksFrom
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
     disentanglement: Disentanglement | None = None  # of the model, if there is one
+    model_check: BlockCheck | None = None  # of the model's decoder in the blocks of its codes
 
     @property
     def strongest(self) -> Theorem:
@@ -83,8 +92,11 @@ class MechanismExamination(Result):
         """Whether a theorem identifies the blocks."""
         best = self.strongest
         claim = f"Theorem {best.number} (Type {best.criterion}) identifies the blocks {self.blocks_text}."
-        open_premises = ", ".join(premise.name for premise in best.open_premises)
-        evidence = f"Open premises: {open_premises or 'none'}."
+        assumed, rest = (
+            ", ".join(one.name for one in best.open_premises if (one.name in best.assumed) == known)
+            for known in (True, False)
+        )
+        evidence = f"Open premises: {rest or 'none'}." + (f" Assumed: {assumed}." if assumed else "")
         return conclude("identified", claim, best.conclusion.premises, evidence=evidence)
 
     @property
@@ -101,20 +113,36 @@ class MechanismExamination(Result):
     @property
     def headlines(self) -> tuple[str, ...]:
         """The sentences of the verdict, the answer first."""
-        names = [one.name for one in self.check.criteria if one.status == "holds"]
-        criteria = f"Criteria that hold at {count(self.check.points, 'point')}: {', '.join(names) or 'none'}."
+        every = self.check.points
+        names = [
+            one.name if one.points == every else f"{one.name} (at {one.points})"  # S is computed at a few
+            for one in self.check.criteria
+            if one.status == "holds"
+        ]
+        criteria = f"Criteria that hold at {count(every, 'point')}: {', '.join(names) or 'none'}"
+        if names:
+            criteria += f"; regions with less than {100 * self.check.unseen:.2g} % of the latents are not excluded"
         model = () if self.disentanglement is None else self.disentanglement.headlines
-        return (self._answer, criteria, _ORIGINS[self.blocks_from], *model)
+        failing = [one for one in self.strongest.conclusion.premises if one.status == "fails"]
+        reason = f"A premise of Theorem {self.strongest.number} fails: " + "".join(one.claim for one in failing[:1])
+        why = (reason,) if failing and self.disentanglement is not None else ()
+        return (self._answer, *why, f"{criteria}.", self.curve.sentence, _ORIGINS[self.blocks_from], *model)
 
     @property
     def _answer(self) -> str:
         best = self.strongest
         why = _REASONS.get(best.criterion, f"no derivative of order {best.criterion[1:]} mixes them")
         if best.strength == "holds":
-            return f"Theorem {best.number} identifies the blocks {self.blocks_text}: {why}."
+            return (
+                f"Theorem {best.number} identifies the blocks {self.blocks_text} near the points: {why}, and the model "
+                "fulfils its premises as well."
+            )
         if best.strength == "conditional":
-            models = "for models whose Jacobian is as sparse"
-            return f"Theorem {best.number} identifies the blocks {self.blocks_text} {models}: {why}."
+            like = "whose Jacobian is as sparse and" if best.number == 3 else f"of Type {best.criterion}"
+            models = f"for models {like} that explain the same observations"
+            return f"Theorem {best.number} identifies the blocks {self.blocks_text} near the points, {models}: {why}."
+        if self.disentanglement is not None and best.strength == "premise fails":
+            return f"No theorem identifies the blocks {self.blocks_text} in this model."
         if self.blocks_from == "none" and self.discovery is not None:
             for parts in self.discovery.found:
                 if parts.dims is not None and len(parts.dims) > 1:
@@ -128,8 +156,7 @@ class MechanismExamination(Result):
 
     def parts(self) -> dict[str, Finding | Criterion]:
         """The findings, the conclusions of the theorems and the criteria, by name."""
-        findings = (*self.findings, *(one.conclusion for one in self.check.theorems))
-        return {**{one.name: one for one in findings}, **{one.name: one for one in self.check.criteria}}
+        return {**{one.name: one for one in self.findings}, **self.check.parts()}
 
     def numbers(self) -> MechanismNumbers:
         """Criteria, theorems, overlaps, discovered parts, and the disentanglement of a model."""
@@ -137,6 +164,8 @@ class MechanismExamination(Result):
             "blocks": [list(block) for block in self.check.blocks],
             "blocks_from": self.blocks_from,
             "check": self.check.to_dict(),
+            "parts": self.curve.to_dict(),
+            "model_check": None if self.model_check is None else self.model_check.to_dict(),
             "profile": self.profile.to_dict(),
             "discovery": None if self.discovery is None else self.discovery.to_dict(),
             "disentanglement": None if self.disentanglement is None else self.disentanglement.to_dict(),
@@ -173,7 +202,8 @@ def examine_mechanism(
     Returns
     -------
     MechanismExamination
-        Its first finding is that a theorem identifies the blocks; its status is never better than that of its premises.
+        Its first finding is that a theorem identifies the blocks; its status is never better than that of its premises,
+        of which some are about a model.
 
     References
     ----------
@@ -199,11 +229,13 @@ def examine_mechanism(
         discovery = discover(decoder, rows, types=options.types, **searching)
         blocks, origin = _choose_blocks(discovery)
         report("checking blocks", 1, steps)
-    check = check_blocks(decoder, rows, blocks, atol=options.atol, scale=options.scale, orders=orders, **searching)
+    checking: dict[str, Any] = {**searching, "atol": options.atol, "scale": options.scale, "orders": orders}
+    check = check_blocks(decoder, rows, blocks, **checking)
     report("measuring effects", steps - 2, steps)
+    curve = measure_part_curve(decoder, rows, device=options.device, seed=options.seed)
     profile = profile_blocks(decoder, rows, check.blocks, rtol=check.tolerance.rtol, **shared)
     report("finished" if options.model is None else "examining the model", steps - 1, steps)
-    model = None
+    model, model_check = None, None
     if options.model is not None:
         model = measure_disentanglement(
             decoder,
@@ -215,10 +247,18 @@ def examine_mechanism(
             device=options.device,
             seed=options.seed,
         )
-    notes = [*inputs.notes, *(discovery.notes if discovery else ()), *check.notes, *(model.notes if model else ())]
+        check, model_check = _check_model(check, options.model, model, checking)
+    notes = [
+        *inputs.notes,
+        *(discovery.notes if discovery else ()),
+        *check.notes,
+        *(model.notes if model else ()),
+        ORIGIN,
+    ]
     return MechanismExamination(
         check=check,
         profile=profile,
+        curve=curve,
         discovery=discovery,
         blocks_from=origin,
         notes=tuple(dict.fromkeys(notes)),
@@ -237,7 +277,26 @@ def examine_mechanism(
             "device": options.device,
         },
         disentanglement=model,
+        model_check=model_check,
     )
+
+
+def _check_model(
+    check: BlockCheck, decoder: Any, model: Disentanglement, checking: Mapping[str, Any]
+) -> tuple[BlockCheck, BlockCheck | None]:
+    """Measure what the theorems assume about a model: its type in the blocks of its codes, and its outputs.
+
+    The blocks are the codes that each factor moves most. If the premises hold for any blocks, the theorem says that
+    they are these.
+    """
+    own, reason = None, ""
+    if not all(model.code_blocks):
+        reason = "No code belongs to one of the factors."
+    elif model.codes is not None and model.reached.any():
+        own = check_blocks(decoder, model.codes[model.reached], model.code_blocks, **checking)
+    missed = float(np.max(model.misses)) if len(model.misses) else float("nan")
+    theorems = apply_to_model(check.theorems, own.criteria if own else (), missed, model.sparse, reason)
+    return replace(check, theorems=theorems), own
 
 
 def _read_orders(orders: Sequence[Any]) -> tuple[int, ...]:

@@ -1,23 +1,30 @@
 """Criteria, irreducibility, and which theorem of mechanistic independence applies (Matthes et al. 2026).
 
-Each theorem combines a criterion with irreducibility of the blocks, and some need more. All are about points:
-identification on a whole domain needs Theorem 1 as well. None depends on the distribution of the latents, and none
-needs an invertible generator beyond local injectivity.
+Each theorem combines a criterion with irreducibility of the blocks and premises about the model whose blocks it
+identifies; some need more. Without a model its premises are assumptions. All are about points: identification on a
+whole domain needs Theorem 1 as well. None depends on the distribution of the latents, and none needs an invertible
+generator beyond local injectivity. The theorems are known to us from a summary of the paper.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypedDict, cast
 
+from congruence.decoder.stretch import unseen_share
 from congruence.formatting import number, percent
 from congruence.result import Basis, Finding, Status, conclude
 
 IDENTIFIED = (
-    "Each block is identified near every point, up to an invertible map of the block and the order of the blocks, for "
-    "every density of the latents that is positive there. On a whole domain this needs Theorem 1 as well."
+    "In a model that fulfils the premises each block is identified near every point, up to an invertible map of the "
+    "block and the order of the blocks, for every density of the latents that is positive there. On a whole domain "
+    "this needs Theorem 1 as well."
+)
+ORIGIN = (
+    "The theorems, and their numbers, are known to us from a summary of the paper only. Numbers marked * (Types D and "
+    "S) are inferred; that the model must be of the same type is our reading of Theorems 2, 4 and 5."
 )
 CLAIMS = {
     "D": "No output is reached by two blocks.",
@@ -29,10 +36,15 @@ CLAIMS = {
 }
 _STRENGTH = ("holds", "conditional", "ambiguous", "unknown", "premise fails")  # from the strongest
 _THEOREMS = {"D": 2, "M_coord": 3, "M_sparsest": 3, "S": 4}  # H_n has Theorem 5, IMA none
+_INFERRED = (2, 4)  # numbers that the summary of the paper does not have
+_ASSUMED = "It is assumed: no model is given (model=)."
 
 
 class CriterionNumbers(TypedDict):
-    """A criterion in JSON; `sweep` has the fraction of points at each tolerance."""
+    """A criterion in JSON; `sweep` has the fraction of points at each tolerance.
+
+    `typical` grades it, as described by `graded`; `null` is the same number for random directions of the latents.
+    """
 
     criterion: str
     claim: str
@@ -46,6 +58,9 @@ class CriterionNumbers(TypedDict):
     degenerate: bool
     sweep: list[float]
     remarks: list[str]
+    typical: float
+    null: float
+    graded: str
 
 
 @dataclass(frozen=True)
@@ -64,11 +79,24 @@ class Criterion:
     degenerate: bool = False  # it holds trivially: all derivatives of its order vanish
     sweep: tuple[float, ...] = ()  # fraction of points at each tolerance of the sweep
     remarks: tuple[str, ...] = ()
+    typical: float = math.nan  # how far it is from holding, mean over points: 0 holds; NaN if it is not graded
+    null: float = math.nan  # the same for random directions of the latents, in blocks of the same sizes
+    graded: str = ""  # what `typical` and `null` are
 
     @property
     def name(self) -> str:
         """One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"."""
         return self.finding.name
+
+    @property
+    def claim(self) -> str:
+        """The claim of the finding."""
+        return self.finding.claim
+
+    @property
+    def evidence(self) -> str:
+        """The evidence of the finding."""
+        return self.finding.evidence
 
     @property
     def status(self) -> Status:
@@ -108,6 +136,8 @@ def make_criterion(
     """Create a `Criterion` with its finding."""
     claim = CLAIMS.get(name, f"No derivative of order {name[1:]} mixes blocks.")
     evidence = f"It holds at {percent(fraction)} of {points} points; {measures}: {number(margin)}."
+    if status == "holds" and basis != "certified":
+        evidence += f" Regions with less than {100 * unseen_share(points):.2g} % of the latents are not excluded."
     if math.isnan(margin):
         finding = Finding(name, claim, status, basis, evidence="The margin is unknown.")
     else:
@@ -130,9 +160,13 @@ class Irreducibility:
 
 
 class TheoremNumbers(TypedDict):
-    """A theorem in JSON; `conclusion` is a finding with its premises, `assumed` names those about an unseen model."""
+    """A theorem in JSON; `conclusion` is a finding with its premises, `assumed` names those about an unseen model.
+
+    `number_from` is "summary", or "inferred" where the summary of the paper does not have the number.
+    """
 
     number: int
+    number_from: str
     criterion: str
     conditional: bool
     assumed: list[str]
@@ -147,6 +181,11 @@ class Theorem:
     criterion: str
     conclusion: Finding
     assumed: tuple[str, ...] = ()  # premises about a model, which is not available
+
+    @property
+    def inferred(self) -> bool:
+        """Whether its number was inferred, and is not in the summary of the paper that we have."""
+        return self.number in _INFERRED
 
     @property
     def status(self) -> Status:
@@ -174,6 +213,7 @@ class Theorem:
         """The fields, as in the JSON contract."""
         return {
             "number": self.number,
+            "number_from": "inferred" if self.inferred else "summary",
             "criterion": self.criterion,
             "conditional": self.conditional,
             "assumed": list(self.assumed),
@@ -209,7 +249,7 @@ def apply_theorems(
 
     References
     ----------
-    Matthes et al. 2026. The numbers of the theorems for D and S are inferred from a summary of the paper.
+    Matthes et al. 2026, as far as a summary of the paper tells; the numbers of the theorems for D and S are inferred.
     """
     parts = {one.criterion: one for one in irreducible}
     by_name = {one.name: one for one in criteria}
@@ -221,19 +261,70 @@ def apply_theorems(
             _irreducible(parts[name]),
             Finding("injective", "No direction is lost.", injective, evidence="Rank of the Jacobian at the points."),
         ]
-        if numbered == 3:
-            claim = "The model's Jacobian has at most as many non-zero entries as the generator's."
-            evidence = f"It is assumed, not measured. The sparsest Jacobian of the generator has {nonzeros}."
-            premises.append(Finding("sparse_model", claim, "unknown", evidence=evidence))
         if numbered == 5:
             order = int(name[1:])
             claim = f"The blocks are separable of order {order}, and every direction is curved."
             evidence = "Ranks of derivatives at the points."
             premises.append(Finding("separable", claim, separable[order], evidence=evidence))
+        assumed = [Finding(*_RECONSTRUCTION, "unknown", evidence=_ASSUMED)]
+        if numbered == 3:
+            evidence = f"{_ASSUMED} The sparsest Jacobian of the generator has {nonzeros}."
+            assumed.append(Finding(*_SPARSE_MODEL, "unknown", evidence=evidence))
+        else:
+            assumed.append(Finding("model_type", _same_type(name), "unknown", evidence=_ASSUMED))
         claim = f"Theorem {numbered} identifies the blocks (Type {name})."
-        conclusion = conclude(f"theorem{numbered}_{name}", claim, premises)
-        theorems.append(Theorem(numbered, name, conclusion, ("sparse_model",) if numbered == 3 else ()))
+        conclusion = conclude(f"theorem{numbered}_{name}", claim, (*premises, *assumed))
+        theorems.append(Theorem(numbered, name, conclusion, tuple(one.name for one in assumed)))
     return tuple(theorems)
+
+
+_RECONSTRUCTION = "reconstruction", "The model explains the same observations as the generator."
+_SPARSE_MODEL = "sparse_model", "The model's Jacobian has at most as many non-zero entries as the generator's."
+_EQUAL, _MISSED = 1e-3, 0.05  # of the spread of the outputs: the model's outputs are equal, or are missed
+
+
+def _same_type(name: str) -> str:
+    return f"The model is of Type {name} as well, in blocks of its codes."
+
+
+def apply_to_model(
+    theorems: Sequence[Theorem], model: Sequence[Criterion], missed: float, sparse: float | None, reason: str = ""
+) -> tuple[Theorem, ...]:
+    """Replace what theorems assume about a model by what was measured of it.
+
+    Parameters
+    ----------
+    theorems : sequence of Theorem
+    model : sequence of Criterion
+        Of the model's decoder in the blocks of its codes; empty if its codes have no such blocks.
+    missed : float
+        Largest distance of the model's outputs from the generator's, over their spread.
+    sparse : float or None
+        Share of points at which the model's Jacobian is at least as sparse as the generator's.
+    reason : str
+        Why there are no criteria of the model.
+    """
+    status: Status = "fails" if missed > _MISSED else "holds" if missed <= _EQUAL else "unknown"
+    evidence = f"Its outputs are at most {percent(missed)} of their spread from the generator's."
+    if math.isnan(missed):
+        status, evidence = "unknown", "The outputs of the model are not known."
+    measured = [Finding(*_RECONSTRUCTION, status, evidence=evidence)]
+    if sparse is not None:
+        evidence = f"At {percent(sparse)} of the points."
+        measured.append(Finding(*_SPARSE_MODEL, "holds" if sparse == 1 else "fails", evidence=evidence))
+    by_name = {one.name: one for one in model}
+    found = {one.name: one for one in measured}
+    applied = []
+    for theorem in theorems:
+        like, claim = by_name.get(theorem.criterion), _same_type(theorem.criterion)
+        if like is None:
+            found["model_type"] = Finding("model_type", claim, "fails" if reason else "unknown", evidence=reason)
+        else:
+            found["model_type"] = Finding("model_type", claim, like.status, like.basis, like.evidence)
+        old = theorem.conclusion
+        conclusion = conclude(old.name, old.claim, [found.get(one.name, one) for one in old.premises])
+        applied.append(replace(theorem, conclusion=conclusion, assumed=()))
+    return tuple(applied)
 
 
 def _irreducible(one: Irreducibility) -> Finding:

@@ -16,6 +16,7 @@ from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import training_curves as training_curves
 from congruence.report.figures.decoders import block_overlap as block_overlap
 from congruence.report.figures.decoders import latent_graph as latent_graph
+from congruence.report.figures.decoders import part_curve as part_curve
 from congruence.report.figures.decoders import stretch_histogram as stretch_histogram
 from congruence.report.figures.decoders import stretch_spectrum as stretch_spectrum
 from congruence.report.figures.evaluation import factor_code_map as factor_code_map

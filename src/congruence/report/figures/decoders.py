@@ -14,6 +14,7 @@ from congruence.report.figures.svg import ABOVE, HEAT, HELD_OUT, ICA, INK, LINEA
 
 if TYPE_CHECKING:
     from congruence.decoder.stretch import BiLipschitz
+    from congruence.mechanism.part_curve import PartCurve
     from congruence.mechanism.profile import BlockProfile
 
 _BINS = 30
@@ -26,7 +27,7 @@ def stretch_histogram(b: BiLipschitz) -> Drawing:
     constants = b.constants[np.isfinite(b.constants)]
     low, high = float(constants.min()), float(constants.max())
     log = far_apart([low, high])
-    margin = 0.02 * max(high - low, 1e-3 * high)
+    margin = 0.02 * max(high - low, 0.05 * high)
     bins = np.geomspace(low, high, _BINS + 1) if log else np.linspace(low - margin, high + margin, _BINS + 1)
 
     def paint(axes: Any) -> None:
@@ -91,6 +92,26 @@ def latent_graph(profile: BlockProfile) -> Drawing:
 
     label = f"Graph of {count(len(order), 'latent')}: {count(len(edges), 'edge')}, {across} of them between blocks"
     return Drawing(paint, (430, 400), key=f"graph {profile.names!r}", label=label, on_axes=True)
+
+
+def part_curve(curve: PartCurve) -> Drawing:
+    """Draw the number of parts with disjoint outputs against the tolerance, and that of random directions."""
+
+    def paint(axes: Any) -> None:
+        at = curve.tolerances
+        axes.fill_between(
+            at, curve.low, curve.high, step="mid", color=HELD_OUT, alpha=0.25, linewidth=0, label="range over points"
+        )
+        axes.plot(at, curve.parts, drawstyle="steps-mid", color=HELD_OUT, linewidth=2.5, label="median over points")
+        style = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2), "drawstyle": "steps-mid"}
+        axes.plot(at, curve.null, **style, label="random directions")
+        top = int(max(curve.high.max(), curve.null.max(), 2))
+        axes.set(xscale="log", xlabel="tolerance: smaller links between outputs count as zero (log)", ylabel="parts")
+        axes.set(ylim=(0, top + 0.5), yticks=range(0, top + 1, max(1, top // 8)))
+        axes.grid(axis="y")
+        axes.legend(**ABOVE, ncols=3)
+
+    return Drawing(paint, (900, 300), key="parts", label=curve.sentence, on_axes=True)
 
 
 def block_overlap(profile: BlockProfile, blocks: int) -> Drawing:

@@ -1,0 +1,129 @@
+"""How many parts with disjoint outputs a decoder has, as a curve over what counts as zero, beside random directions.
+
+A trained decoder has no exact zeros, so no criterion holds; but its parts are clear if one number of them lasts over a
+wide interval of tolerances at which rows in random directions are still one part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.formatting import number
+from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
+from congruence.mechanism.parts import hat_tree
+
+TOLERANCES = 10.0 ** np.arange(-8.0, -0.125, 0.125)
+_POINTS, _NULLS = 16, 4  # at most
+_LINKS = 5e8  # squared numbers of outputs, of all points together
+_WIDE = 0.25  # decades of tolerance that a number of parts must last
+
+
+@dataclass(frozen=True, eq=False)
+class PartCurve:
+    """The number of parts of Type D at each tolerance: median, least and most over points, and of random directions."""
+
+    tolerances: Float  # (t,)
+    parts: Array  # (t,) median over points
+    low: Array  # (t,)
+    high: Array  # (t,)
+    null: Array  # (t,) median for rows of the same lengths in random directions
+    points: int
+
+    @property
+    def null_from(self) -> float:
+        """The tolerance from which on rows in random directions split; infinite if they never do."""
+        split = np.flatnonzero(self.null != 1)
+        return float(self.tolerances[split[0]]) if split.size else float("inf")
+
+    @property
+    def longest(self) -> tuple[int, float, float] | None:
+        """The number of parts above 1 that lasts longest below `null_from`, and its interval of tolerances, if any."""
+        best: tuple[float, int, float, float] | None = None
+        below = np.flatnonzero(self.tolerances < self.null_from)
+        edges = np.flatnonzero(np.diff(self.parts[below]) != 0) + 1
+        for run in np.split(below, edges):
+            if not run.size or self.parts[run[0]] < 2:
+                continue
+            low, high = float(self.tolerances[run[0]]), float(self.tolerances[run[-1]])
+            decades = float(np.log10(high / low))
+            if decades >= _WIDE and (best is None or decades > best[0]):
+                best = decades, int(self.parts[run[0]]), low, high
+        return None if best is None else best[1:]
+
+    @property
+    def sentence(self) -> str:
+        """The parts and their tolerances, in words."""
+        random = "never split" if np.isinf(self.null_from) else f"split from {number(self.null_from, 2)} on"
+        if self.longest is None:
+            return f"At no interval of tolerances are there parts with disjoint outputs (random directions {random})."
+        parts, low, high = self.longest
+        return (
+            f"{parts} parts with disjoint outputs at tolerances from {number(low, 1)} to {number(high, 2)} (random "
+            f"directions {random})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curves, as in the JSON contract."""
+        curves = {name: getattr(self, name).tolist() for name in ("tolerances", "parts", "low", "high", "null")}
+        longest = None if self.longest is None else dict(zip(("parts", "from", "to"), self.longest, strict=True))
+        return {**curves, "points": self.points, "longest": longest, "summary": self.sentence}
+
+
+def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int = 0) -> PartCurve:
+    """Count the finest parts with disjoint outputs, in any basis, at each tolerance.
+
+    Parameters
+    ----------
+    decoder : torch module or function
+        As in `jacobians`.
+    z : (r, d)
+        Points, of which at most 16 are used, fewer if there are many outputs.
+    device : str
+        "auto" uses the device of the weights.
+    seed : int
+        Seed of the random directions.
+
+    Returns
+    -------
+    PartCurve
+        Exact zeros give the same number at every tolerance. The null has rows of the same lengths as the Jacobian's,
+        in random directions.
+    """
+    prepared = open_decoder(decoder, z, device)
+    most = int(np.clip(_LINKS / prepared.outputs**2, 2, _POINTS))
+    jacobians = list(islice(chain.from_iterable(jacobian_chunks(prepared, chunk=1)), most))
+    rng = np.random.default_rng(seed)
+    null = []
+    for jacobian in jacobians[:_NULLS]:
+        drawn = rng.standard_normal(jacobian.shape)
+        lengths = np.linalg.norm(jacobian / _lengths(jacobian, 0), axis=1, keepdims=True)
+        null.append(drawn / _lengths(drawn, 1) * lengths)
+    counts, random = _count(jacobians), _count(null)
+    return PartCurve(
+        tolerances=TOLERANCES,
+        parts=_median(counts),
+        low=counts.min(axis=0),
+        high=counts.max(axis=0),
+        null=_median(random),
+        points=len(jacobians),
+    )
+
+
+def _lengths(values: Float, axis: int) -> Float:
+    size = np.linalg.norm(values, axis=axis, keepdims=True)
+    return np.where(size > 0, size, 1.0)
+
+
+def _count(jacobians: list[Float]) -> Array:
+    """The number of parts of each Jacobian at each tolerance, (points, t)."""
+    trees = [hat_tree(jacobian) for jacobian in jacobians]
+    return np.array([[len(tree.dims(at)) for at in TOLERANCES] for tree in trees])
+
+
+def _median(counts: Array) -> Array:
+    return np.asarray(np.quantile(counts, 0.5, axis=0, method="inverted_cdf"))
