@@ -26,6 +26,8 @@ class MixtureModel:
         Latents of the data. Rows of several models are paired by row id if they have ids, otherwise by position.
     data : (rows, n), optional
         Observations, to compare with draws of the whole model.
+    codes_are : {"means", "draws"}, optional
+        Posterior means, as encoders of VAEs return, or draws from the posteriors (or the latents themselves).
     noise : float or "unknown"
         Standard deviation of the Gaussian noise on the outputs.
     kind : str
@@ -42,6 +44,7 @@ class MixtureModel:
     decoder: Any = None
     codes: Any = None
     data: Any = None
+    codes_are: str | None = None
     noise: float | str = 0.0
     kind: str = ""
     logits: bool = False
@@ -59,6 +62,7 @@ class MixtureModel:
             prior=model,
             decoder=decoder.as_chain() if hasattr(decoder, "as_chain") else decoder,
             codes=codes,
+            codes_are="means",
             noise="unknown" if logits else float(getattr(model, "noise", 0.0)),
             kind=str(getattr(model, "name", "")),
             logits=logits,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
-from congruence.checks import check_integer
+from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 from congruence.mixture._assumptions import (
     AFFINE,
@@ -26,7 +26,7 @@ from congruence.mixture._assumptions import (
     combine_runs,
 )
 from congruence.mixture._models import MixtureModel, as_models
-from congruence.mixture._options import MixtureOptions
+from congruence.mixture._options import CODES, MixtureOptions
 from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
 from congruence.mixture.conditions import NAMES
 from congruence.mixture.priors import GaussianMixture
@@ -257,6 +257,8 @@ def examine_mixture(
     Kivva et al. 2022, Theorems 3.9 and 3.10, Table 1.
     """
     check_integer("rows", options.rows, 2)
+    if options.codes_are is not None:
+        check_choice("codes_are", options.codes_are, CODES)
     progress = progress or (lambda what, done, total: None)
     models = as_models(prior, decoder, codes, data, options.noise)
     priors = {name: _mixture(name, model, named=isinstance(prior, Mapping)) for name, model in models.items()}
@@ -291,6 +293,7 @@ def examine_mixture(
             "models": ", ".join(dict.fromkeys(run.model or run.name for run in runs)),
             "components of the prior": [run.components for run in runs],
             "rows": rows,
+            "codes are": options.codes_are,
             "assumptions checked": options.check,
             "tolerance": options.tolerance,
             "largest prior checked": options.max_components,
@@ -341,6 +344,7 @@ def _examine_run(
             model.decoder,
             codes,
             model.data,
+            codes_are=options.codes_are or model.codes_are,
             noise=model.noise,
             tolerance=options.tolerance,
             seed=options.seed,

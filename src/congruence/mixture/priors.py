@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class GaussianMixture:
     weights: Float  # (J,), above 0
     means: Float  # (J, m)
     covariances: Float  # (J, m, m)
+    fitted: str = ""  # covariance type if the mixture was fitted to data; "" if it is known, as the prior of a model
 
     def __post_init__(self) -> None:
         weights, means, covariances = (_as_numbers(getattr(self, name), name) for name in _FIELDS)
@@ -94,7 +95,7 @@ class GaussianMixture:
         covariances = fitted.covariances_
         if fitted.covariance_type == "tied":
             covariances = np.repeat(covariances[None], len(fitted.means_), axis=0)
-        return cls.from_arrays(fitted.weights_, fitted.means_, covariances)
+        return replace(cls.from_arrays(fitted.weights_, fitted.means_, covariances), fitted=fitted.covariance_type)
 
     @classmethod
     def from_model(cls, model: Any) -> GaussianMixture:
@@ -146,12 +147,12 @@ class GaussianMixture:
         size = max(float(np.linalg.eigvalsh(self.covariance)[-1]), np.finfo(float).tiny)
         return tuple(int(j) for j in np.flatnonzero(least <= FLAT * size))
 
-    def draw(self, n: int, *, seed: int = 0) -> Draw:
-        """Draw n rows with the component of each."""
+    def draw(self, n: int, *, seed: int = 0, noise: Any = None) -> Draw:
+        """Draw n rows with the component of each; `noise`, (n, m), replaces the standard normal numbers."""
         n = check_integer("n", n)
         rng = np.random.default_rng(seed)
         states = rng.choice(self.components, size=n, p=self.weights)
-        normal = rng.normal(size=(n, self.dimension))
+        normal = rng.normal(size=(n, self.dimension)) if noise is None else np.asarray(noise)
         values, axes = np.linalg.eigh(self.covariances)
         roots = axes * np.sqrt(np.maximum(values, 0))[:, None]  # (J, m, m), root @ root.T = covariance
         latents = self.means[states].copy()
@@ -195,7 +196,8 @@ class GaussianMixture:
         if matrix.ndim != 2 or matrix.shape[1] != self.dimension:
             raise InputError(f"matrix must have shape (k, {self.dimension}); got {matrix.shape}")
         shift = np.broadcast_to(_as_numbers(shift, "shift"), (len(matrix),))
-        return GaussianMixture(self.weights, self.means @ matrix.T + shift, matrix @ self.covariances @ matrix.T)
+        covariances = matrix @ self.covariances @ matrix.T
+        return GaussianMixture(self.weights, self.means @ matrix.T + shift, covariances, self.fitted)
 
     def to_dict(self) -> dict[str, Any]:
         """Weights, means and covariances as lists, as in the JSON."""
