@@ -40,7 +40,17 @@ from congruence.tables.table import as_labels
 if TYPE_CHECKING:
     from congruence.document import Document
 
-_PAIR_COLUMNS = ("source", "target", "distance", "relative", "before", "strong", "weak", "weak_held_out")
+_PAIR_COLUMNS = (
+    "source",
+    "target",
+    "distance",
+    "standardised",
+    "relative",
+    "before",
+    "strong",
+    "weak",
+    "weak_held_out",
+)
 _STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
 _HEADLINES = (  # by the row of Table 1
     "No theorem is known to apply",
