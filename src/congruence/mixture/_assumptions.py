@@ -39,11 +39,15 @@ ORDER = "up to the order of variables and the names of states"
 IDENTIFIED = "The prior is identified, at least up to an affine map."
 _WEAK = ("P1", "F1", "F2")
 _STATEMENTS = (
-    ("Corollary 3.1 (a)", ("P1", "F1", "F4"), f"P(U, Z) and f are identified {AFFINE}, for a single variable U."),
+    (
+        "Corollary 3.1 (a)",
+        ("P1", "F1", "F4"),
+        f"P(U, Z) and f are identified {AFFINE}, for a single variable U and a continuous f.",
+    ),
     ("Corollary 3.1 (b)", _WEAK, f"P(U, Z) is identified {AFFINE}, for a single variable U."),
     ("Theorem 3.9 (a)", _WEAK, f"P(U, Z) is identified {AFFINE} of Z, for a single variable U."),
     ("Theorem 3.9 (b)", (*_WEAK, "P2"), f"P(U, Z) is identified {SCALED} of Z, for a single variable U."),
-    ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f is identified {AFFINE} as well."),
+    ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
     ("Theorem 3.10 (a)", _WEAK, f"P(Z) is identified {AFFINE}."),
     ("Theorem 3.10 (b)", (*_WEAK, "P2"), f"P(Z) is identified {SCALED}."),
     (
@@ -51,7 +55,7 @@ _STATEMENTS = (
         (*_WEAK, "P2", "P3"),
         f"k, d_1, ..., d_k and P(U) are identified up to order, P(Z) {SCALED}.",
     ),
-    ("Theorem 3.10 (d)", (*_WEAK, "F4"), f"f is identified {AFFINE} as well."),
+    ("Theorem 3.10 (d)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
 )
 _TABLE_NOTE = (
     "Table 1 of the paper lists F4 for this row; Theorems 3.9 (b) and 3.10 (b, c) need only F2 to identify P(Z), and "

@@ -103,7 +103,7 @@ def describe(result: MixtureExamination) -> Document:
         details=details,
         claim="Prior identified, at least up to an affine map?",
         status=result.status,
-        remark=_REMARKS[result.status] if result.checked else "not checked",
+        remark=_remark(result.findings[0]) if result.checked else "not checked",
         notes=result.notes,
         sections=tuple(_sections(result)),
         reading=(
@@ -115,6 +115,10 @@ def describe(result: MixtureExamination) -> Document:
         settings=result.settings,
         title=f"Mixture prior: {headline}",
     )
+
+
+def _remark(finding: Finding) -> str:
+    return _REMARKS[finding.status] + (", as far as the sample shows" if finding.basis == "supported" else "")
 
 
 def _sections(result: MixtureExamination) -> Iterator[Section]:

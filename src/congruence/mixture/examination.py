@@ -244,14 +244,16 @@ def examine_mixture(
 
     Parameters
     ----------
-    prior : GaussianMixture, fitted scikit-learn mixture, or model with `mixture_prior()`; or a mapping of these
-        A trained model provides its decoder and noise. For several runs, pass a mapping of name to model, or of name to
+    prior : GaussianMixture, or anything that can be converted to one; or a mapping of name to these
+        A fitted scikit-learn mixture, a torch mixture of normal distributions, a model with `mixture_prior()`, arrays
+        (weights, means, covariances), a mapping or an object with these names, or the path of a .npz file. A trained
+        model provides its decoder and noise. For several runs, pass a mapping of name to model, or of name to
         `MixtureModel`, which holds prior, decoder and codes; they are examined one by one and compared.
     decoder : torch module, optional
         From m latents to n outputs; without it the conditions on the decoder are unknown.
     codes : array, frame or table, (rows, m), optional
-        Latents of the data. They are compared with the prior, and the decoder is examined at them; by default it is
-        examined at draws from the prior.
+        Latents of the data, at which the decoder is examined; by default it is examined at draws from the prior. Draws
+        from posteriors are compared with the prior, posterior means are not (`codes_are`).
     data : (rows, n), optional
         Observations, compared with draws of the whole model.
     progress : callable, optional
@@ -271,7 +273,7 @@ def examine_mixture(
         check_choice("codes_are", options.codes_are, CODES)
     progress = progress or (lambda what, done, total: None)
     models = as_models(prior, decoder, codes, data, options.noise)
-    priors = {name: _mixture(name, model, named=isinstance(prior, Mapping)) for name, model in models.items()}
+    priors = {name: _mixture(name, model, named=len(models) > 1 or name != "model") for name, model in models.items()}
     values, labels, notes, files = _read_codes(models, options)
     runs, spaces = [], []
     for i, (name, model) in enumerate(models.items()):

@@ -50,7 +50,10 @@ def _draw_noise(kind: str, size: tuple[int, ...], rng: np.random.Generator) -> F
     return np.asarray((rng.gamma(4.0, size=size) - 4.0) / 2.0)
 
 
-ALTERNATIVES = {"t5": "t noise with 5 degrees of freedom", "gamma": "gamma noise of skewness 1"}
+ALTERNATIVES = {  # within components
+    "t5": "t-distributed components (5 degrees of freedom)",
+    "gamma": "gamma-distributed components (skewness 1)",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +82,10 @@ class LatentTest:
         """The outcome and its power, as sentences."""
         if self.refuted:
             return f"do not follow it (p = {self.p:.2g}); the largest departure is in the {self.departure}."
-        noticed = " and ".join(f"{ALTERNATIVES[name]} with {percent(share)}" for name, share in self.power.items())
+        noticed = " and ".join(f"{ALTERNATIVES[name]} in {percent(share)}" for name, share in self.power.items())
         return (
-            f"do not refute it (p = {self.p:.2g}). Power at this number of rows: within components of the same "
-            f"covariances, {noticed} probability."
+            f"do not refute it (p = {self.p:.2g}). Power at this number of rows: with the same means and covariances, "
+            f"{noticed} of {_ALTERNATIVES} simulations each are refuted."
         )
 
 
