@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import calibration_truths as truths
+from calibration_mixture import mixture
 from calibration_readings import (
     Cell,
     Quantity,
@@ -257,5 +258,5 @@ def layers() -> Iterator[Cell]:
 
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
-    "moved": moved_rows, "coverage": coverage, "layers": layers,
+    "moved": moved_rows, "coverage": coverage, "layers": layers, "mixture": mixture,
 }  # fmt: skip

@@ -125,7 +125,7 @@ def judge_prior(
         status = "unknown"
         evidence += f" {_UNKNOWN_KIND}"
     elif test.refuted and prior.fitted:
-        evidence += " A mixture with more components may follow them: P1 does not bound their number."
+        evidence += " Another fit, or one with more components, may follow them: P1 does not bound their number."
     numbers = {
         "p": test.p,
         "departure": test.departure,
