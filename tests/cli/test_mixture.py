@@ -211,3 +211,51 @@ def test_a_prior_that_is_not_finite_is_refused_by_name(runs, call, tmp_path):
     code, _, err = call(tmp_path / "broken")
     assert code == 2
     assert "the prior of broken cannot be used: means must be finite" in err
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder with a prior, a decoder and draws of the latents."""
+    from congruence.mixture import GaussianMixture
+
+    prior = {"weights": [0.4, 0.6], "means": [[0.0, 0.0], [6.0, 1.0]], "covariances": [[1.0, 0.5], [0.3, 2.0]]}
+    np.savez(tmp_path / "prior.npz", **prior)
+    np.save(tmp_path / "draws.npy", GaussianMixture.from_arrays(**prior).sample(800, seed=1))
+    (tmp_path / "own_model_of_mixture.py").write_text(
+        "import torch\n\ndef load():\n    torch.manual_seed(0)\n    return torch.nn.Sequential("
+        "torch.nn.Linear(2, 6), torch.nn.LeakyReLU(0.2), torch.nn.Linear(6, 7))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_model_of_ones_own_is_examined(own, call):
+    code, _, _ = call(
+        "--prior", "prior.npz", "--decoder", "own_model_of_mixture:load", "--codes", "draws.npy", "--codes-are",
+        "draws", "--report", "own.html", "--json", "own.json",
+    )  # fmt: skip
+    assert code == 0
+    written = json.loads((own / "own.json").read_text())
+    jsonschema.validate(written, result_schema(MixtureExamination))
+    numbers = written["numbers"]
+    assert (written["status"], numbers["row"], numbers["runs"][0]["name"]) == ("holds", 4, "prior")
+    assert (written["settings"]["prior"], written["settings"]["codes are"]) == ("prior.npz", "draws")
+    assert "800 draws do not refute it" in (own / "own.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "needs run folders, or --prior"),
+        (["--codes", "draws.npy"], "which needs --prior"),
+        (["runs", "--prior", "prior.npz"], "leave out the run folders, or --prior"),
+        (["--prior", "draws.npy"], "cannot be read as a .npz file"),
+        (["--prior", "prior.npz", "--decoder", "nothing:load"], "no module 'nothing'"),
+        (["--prior", "prior.npz", "--json", "prior.npz"], "--json prior.npz must end in .json"),
+        (["--prior", "prior.npz", "--codes-are", "modes"], "codes_are must be one of"),
+    ],
+)
+def test_a_model_of_ones_own_that_is_incomplete_is_refused(arguments, said, own, call):
+    code, _, err = call(*arguments)
+    assert code == 2
+    assert said in err

@@ -12,7 +12,8 @@ from scipy.stats import special_ortho_group
 from congruence.errors import InputError
 from congruence.mixture import GaussianMixture, canonical_axes, examine_mixture
 from congruence.mixture._assumptions import apply_theorems, combine_runs, missing, table_rows
-from congruence.mixture.conditions import NAMES, judge_data, judge_prior, make_condition, select_components
+from congruence.mixture.conditions import NAMES, judge_data, make_condition
+from congruence.mixture.latent_tests import judge_prior, select_components
 from congruence.result import Finding
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["P2"]
@@ -31,7 +32,7 @@ def test_the_axes_of_the_reference_are_found():
     diagonal = np.array(ORACLE["S_diag"])
     prior = GaussianMixture.from_arrays(np.ones(3) / 3, np.zeros((3, 3)), diagonal).pushed(matrix)
     result = canonical_axes(prior)
-    assert result.condition.status == "holds"
+    assert result.status == "holds"
     assert (result.frame, list(result.pair)) == ("found", ORACLE["pair"])
     assert_allclose(np.sort(result.ratios), ORACLE["generalized_eigenvalues"], rtol=1e-9)
     assert_allclose(result.gap, ORACLE["min_relative_gap"], rtol=1e-9)
@@ -52,7 +53,7 @@ def test_planted_axes_come_back_from_an_estimated_mixture(seed):
         prior.weights, [part.mean(0) for part in parts], [np.cov(part, rowvar=False) for part in parts]
     )
     result = canonical_axes(estimated)
-    assert result.condition.status == "holds"
+    assert result.status == "holds"
     assert is_scaled_permutation(result.axes.T @ matrix, 0.1)
 
 
@@ -78,33 +79,140 @@ def test_a_component_that_is_flat_does_not_hide_the_axes_of_the_others():
     prior = GaussianMixture.from_arrays([0.3, 0.3, 0.4], [[0.0, 0.0, 0.0], [5.0, 0.0, 1.0], [0.0, 5.0, 2.0]], variances)
     matrix = np.random.default_rng(0).normal(size=(3, 3))
     result = canonical_axes(prior.pushed(matrix))
-    assert result.condition.status == "holds"
+    assert (result.status, result.condition.status) == ("holds", "fails")
     assert result.correlation < 1e-6
     assert is_scaled_permutation(result.axes.T @ matrix, 1e-6)
 
 
+def test_a_frame_that_was_found_leaves_only_the_affine_statement():
+    """Covariances A D_j A^T: P2 holds for the latents A^-1 z, and the paper states it for the latents themselves."""
+    turned = canonical_axes(PRIOR.pushed([[1.0, 0.5], [0.2, 1.0]]))
+    assert (turned.status, turned.condition.status) == ("holds", "fails")
+    assert "only the affine statements follow" in turned.condition.finding.evidence
+    assert canonical_axes(PRIOR).condition.finding.basis == "certified"
+
+
+def correlated(n, seed, correlation=0.6):
+    """Latents of two components with this correlation within each."""
+    rng = np.random.default_rng(seed)
+    states = rng.integers(2, size=n)
+    noise = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], size=n)
+    return noise * np.array([[1.0, 1.0], [0.5, 2.0]])[states] + 8.0 * states[:, None]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_p2_is_not_read_off_a_constrained_fit(seed):
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    z = correlated(1000, seed)
+    fitted = Fitted(2, covariance_type="diag", random_state=0).fit(z)
+    assert examine_mixture(fitted)["P2"].status == "unknown"
+    assert "fitted with diag covariances" in examine_mixture(GaussianMixture.from_sklearn(fitted))["P2"].evidence
+    assert examine_mixture(fitted, codes=z)["P2"].status == "fails"
+    known = GaussianMixture.from_arrays(fitted.weights_, fitted.means_, fitted.covariances_)
+    as_prior = examine_mixture(known, codes=z, codes_are="draws")
+    assert (as_prior["P1"].status, as_prior["P2"].status) == ("fails", "unknown")
+
+
+def test_p2_of_an_estimate_is_supported_only_with_power():
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    z = correlated(2000, 0, correlation=0.0)
+    many, few = (examine_mixture(Fitted(2, random_state=0).fit(z[:n]), codes=z[:n])["P2"] for n in (2000, 60))
+    assert (many.status, many.basis) == ("holds", "supported")
+    assert (few.status, few.basis) == ("unknown", "not refuted")
+    assert "Correlations of 0.2 are noticed with" in few.evidence
+
+
 def test_codes_that_do_not_vary_are_one_component():
-    assert judge_prior(PRIOR, np.full((200, 2), 0.25)).numbers["components_by_likelihood"] == 1
+    condition, _ = judge_prior(PRIOR, np.full((200, 2), 0.25))
+    assert condition.numbers["components_by_likelihood"] == 1
     far = PRIOR.sample(2000, seed=1) * [1.0, 1e-4] + [0.0, 1e3]  # neither scale nor place matters
     assert select_components(np.column_stack([far, np.ones(2000)]), 3) == 3
 
 
-def test_codes_are_compared_with_the_prior():
-    right = judge_prior(PRIOR, PRIOR.sample(2000, seed=1))
-    assert (right.status, right.numbers["components_by_likelihood"]) == ("holds", 3)
-    assert judge_prior(PRIOR, PRIOR.sample(2000, seed=1) + np.array([4.0, 0.0])).status == "fails"
+def judge_draws(z, prior=PRIOR):
+    return judge_prior(prior, z, codes_are="draws")[0]
+
+
+def test_draws_are_compared_with_the_prior():
+    right = judge_draws(PRIOR.sample(2000, seed=1))
+    assert (right.status, right.finding.basis, right.numbers["components_by_likelihood"]) == ("holds", "supported", 3)
+    assert judge_draws(PRIOR.sample(2000, seed=1) + np.array([0.3, 0.0])).status == "fails"
     collapsed = np.random.default_rng(0).normal(size=(2000, 2))
-    wrong = judge_prior(PRIOR, collapsed)
+    wrong = judge_draws(collapsed)
     assert (wrong.status, wrong.numbers["components_by_likelihood"]) == ("fails", 1)
+    assert judge_draws(np.full((300, 2), 1e200)).status == "fails"
     with pytest.raises(InputError, match="codes must have 2 columns"):
-        judge_prior(PRIOR, np.zeros((5, 3)))
+        judge_draws(np.zeros((5, 3)))
 
 
-def test_few_codes_can_refute_the_prior_and_not_support_it():
-    few = judge_prior(PRIOR, PRIOR.sample(20, seed=1))
+def test_posterior_means_of_an_exact_model_do_not_refute_its_prior():
+    """x = z + noise: the posterior mean is exact, and varies less than z."""
+    prior = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])
+    rng = np.random.default_rng(0)
+    observed = prior.sample(2000, seed=1) + rng.normal(size=(2000, 2))
+    means, draws = observed / 2, observed / 2 + math.sqrt(0.5) * rng.normal(size=(2000, 2))
+    told = examine_mixture(prior, codes=means, codes_are="means")["P1"]
+    assert (told.status, told.basis) == ("holds", "certified")
+    untold = examine_mixture(prior, codes=means)["P1"]
+    assert (untold.status, untold.basis) == ("unknown", "not refuted")
+    assert "set codes_are" in untold.evidence
+    assert examine_mixture(prior, codes=draws, codes_are="draws")["P1"].status == "holds"
+    assert examine_mixture(prior, codes=means, codes_are="draws")["P1"].status == "fails"
+
+
+@pytest.mark.parametrize("codes_are", ["draws", None])
+def test_heavy_tails_within_components_are_noticed(codes_are):
+    rng = np.random.default_rng(0)
+    held = 0
+    for seed in range(6):
+        noise = rng.standard_t(5, size=(1000, 2)) / math.sqrt(5 / 3)
+        codes = PRIOR.draw(1000, seed=seed, noise=noise).latents
+        held += judge_prior(PRIOR, codes, codes_are=codes_are)[0].status == "holds"
+    assert held == 0
+
+
+def test_few_draws_can_refute_the_prior_and_not_support_it():
+    few = judge_draws(PRIOR.sample(20, seed=1))
     assert (few.status, few.finding.basis) == ("unknown", "not refuted")
-    assert "needs at least 100 codes" in few.finding.evidence
-    assert judge_prior(PRIOR, PRIOR.sample(20, seed=1) + 50.0).status == "fails"
+    assert "Power at this number of rows" in few.finding.evidence
+    assert max(few.numbers["power"].values()) < 0.5
+    assert judge_draws(PRIOR.sample(20, seed=1) + 50.0).status == "fails"
+
+
+def test_a_mixture_that_was_fitted_is_no_prior_by_construction():
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    z = PRIOR.sample(1000, seed=3)
+    fitted = Fitted(3, random_state=0).fit(z)
+    assert examine_mixture(fitted)["P1"].status == "unknown"
+    assert examine_mixture(fitted, codes=z)["P1"].status == "holds"
+    few = examine_mixture(fitted, codes=z[:20])["P1"]
+    assert "too few to estimate it" in few.evidence
+    uniform = np.random.default_rng(0).uniform(size=(1000, 2))
+    wrong = examine_mixture(Fitted(2, random_state=0).fit(uniform), codes=uniform)["P1"]
+    assert (wrong.status, "more components" in wrong.evidence) == ("fails", True)
+
+
+def test_nested_neighbourhoods_exclude_p3():
+    """Latent 0 tells two of the four components apart, latent 1 all four: the neighbourhoods are {1} and {0, 1}."""
+    prior = GaussianMixture.from_arrays(
+        np.full(4, 0.25), [[0, 0], [0, 10], [10, 20], [10, 30]], [[1, 2], [1, 2], [2, 1], [2, 1]]
+    )
+    found = examine_mixture(prior)
+    assert (found["P2"].status, found["P3"].status, found["P3"].basis) == ("holds", "fails", "refuted")
+    assert "P3 (c) excludes" in found["P3"].evidence
+
+
+def test_findings_are_looked_up_in_one_way():
+    result = examine_mixture(PRIOR)
+    checked = result.checked["model"]
+    for name in (*NAMES, "identified", "Theorem 3.10 (a)"):
+        assert checked[name] is not None
+        assert checked[name] == result[name] == result["model", name]
+    with pytest.raises(InputError, match="there is no 'P4' in these assumptions; the keys are identified, P1"):
+        checked["P4"]
 
 
 def test_data_can_only_refute_the_model():
@@ -193,9 +301,11 @@ class TestDecoders:
         assert result["Theorem 3.10 (c)"].status == "holds"
         assert "F4: the decoder is injective. (certified)" in str(result)
 
-    def test_an_affine_frame_does_not_matter(self):
+    def test_in_another_affine_frame_only_the_affine_statement_follows(self):
         result = examine_mixture(PRIOR.pushed([[1.0, 0.5], [0.2, 1.0]], [1.0, 2.0]), self.wide())
-        assert (result.row, result.checked["model"].axes.frame) == (4, "found")
+        assert (result.row, result.checked["model"].axes.frame) == (2, "found")
+        assert result.identified["P(Z)"] == "up to an affine map"
+        assert result["Theorem 3.10 (b)"].basis == "premise fails"
 
     def test_the_vanilla_prior_stops_at_affine_maps(self):
         result = examine_mixture(GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0]), self.wide())
@@ -241,4 +351,4 @@ def test_fitted_scikit_learn_mixtures_are_accepted():
     from sklearn.mixture import GaussianMixture as Fitted
 
     fitted = Fitted(3, covariance_type="diag", random_state=0).fit(PRIOR.sample(500))
-    assert examine_mixture(fitted)["P2"].status == "holds"
+    assert [examine_mixture(fitted)[name].status for name in ("P1", "P2")] == ["unknown", "unknown"]

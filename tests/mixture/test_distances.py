@@ -194,3 +194,86 @@ def test_fitted_mixtures_are_accepted_and_nothing_else_is():
         affine_distance(ours, [1])
     with pytest.raises(InputError, match="p must be a GaussianMixture, .*; got list"):
         l2_distance([1], ours)
+
+
+def test_a_single_narrow_component_is_found():
+    """Starts that map all components miss the map of one component onto one."""
+    p = GaussianMixture.from_arrays([1.0], [0.0], [1.0])
+    q = GaussianMixture.from_arrays([0.5, 0.5], [0.0, 8.0], [1.0, 0.01])
+    by_hand = l2_distance(p.pushed([[0.196]], [8.0]), q).distance
+    assert by_hand == pytest.approx(0.634, abs=1e-3)
+    assert affine_distance(p, q).distance <= by_hand
+
+
+def random_pair(seed, m):
+    """Two mixtures of one to four components, with narrow and wide ones."""
+    rng = np.random.default_rng(seed)
+    pair = []
+    for count in rng.integers(1, 5, size=2):
+        roots = rng.normal(size=(count, m, m)) * np.exp(rng.normal(size=(count, 1, 1)) / 2)
+        covariances = roots @ roots.transpose(0, 2, 1) + 0.02 * np.eye(m)
+        pair.append(
+            GaussianMixture.from_arrays(rng.dirichlet(np.ones(count)), 3 * rng.normal(size=(count, m)), covariances)
+        )
+    return pair
+
+
+def distances_on_a_grid(p, q, slopes, centres):
+    """||h p - q|| for all maps of one latent with these slopes that put a component of p onto one of these centres."""
+    w, mu, s = p.weights, p.means[:, 0], p.covariances[:, 0, 0]
+    v, nu, t = q.weights, q.means[:, 0], q.covariances[:, 0, 0]
+
+    def products(weights, away, variances):
+        return (weights * np.exp(-(away**2) / (2 * variances)) / np.sqrt(2 * np.pi * variances)).sum((-1, -2))
+
+    a, c, mean = (one.ravel() for one in np.meshgrid(slopes, centres, mu))
+    places, spread = a[:, None] * (mu - mean[:, None]) + c[:, None], a[:, None] ** 2 * s
+    ours = products(np.outer(w, w), places[:, :, None] - places[:, None], spread[:, :, None] + spread[:, None])
+    both = products(np.outer(w, v), places[:, :, None] - nu, spread[:, :, None] + t)
+    theirs = products(np.outer(v, v), nu[:, None] - nu, t[:, None] + t)
+    return np.sqrt(np.maximum(ours - 2 * both + theirs, 0)), a, c - a * mean
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_map_of_a_grid_is_better_in_one_latent(seed):
+    p, q = random_pair(seed, 1)
+    spread = np.sqrt(q.covariances[:, 0, 0])
+    low, high = (q.means[:, 0] - 3 * spread).min(), (q.means[:, 0] + 3 * spread).max()
+    size = np.geomspace(0.1 * spread.min(), high - low, 60) / np.sqrt(p.covariances[:, 0, 0]).max()
+    centres = np.concatenate([np.linspace(low, high, 60), q.means[:, 0]])
+    found, slopes, shifts = distances_on_a_grid(p, q, np.concatenate([size, -size]), centres)
+    best = int(found.argmin())
+    on_grid = l2_distance(p.pushed([[slopes[best]]], [shifts[best]]), q).distance
+    assert on_grid == pytest.approx(found[best], abs=1e-6)
+    assert affine_distance(p, q).distance <= 1.001 * on_grid + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_random_start_is_better_in_two_latents(seed):
+    """Random maps of one component onto one, the best of them minimised."""
+    from scipy.optimize import minimize
+
+    p, q = random_pair(100 + seed, 2)
+    rng = np.random.default_rng(seed)
+    objective = Objective(p, q, np.zeros((2, 2)))
+    roots = [np.linalg.cholesky(one.covariances) for one in (p, q)]
+    starts = []
+    for _ in range(300):
+        i, j = rng.integers(p.components), rng.integers(q.components)
+        turn = np.linalg.qr(rng.normal(size=(2, 2)))[0] * np.exp(rng.normal() / 2)
+        matrix = roots[1][j] @ turn @ np.linalg.inv(roots[0][i])
+        starts.append(np.concatenate([matrix.ravel(), q.means[j] - matrix @ p.means[i]]))
+    starts = sorted(starts, key=objective.value)[:30]
+    best = min((minimize(objective, start, jac=True, method="BFGS") for start in starts), key=lambda one: one.fun).x
+    other = l2_distance(p.pushed(best[:4].reshape(2, 2), best[4:]), q).distance
+    assert affine_distance(p, q).distance <= 1.01 * other + 1e-6
+
+
+def test_the_standardised_distance_does_not_depend_on_the_units_of_either():
+    p, q = random_pair(3, 2)
+    plain = affine_distance(p, q)
+    squeezed = affine_distance(p.pushed([[5.0, 1.0], [0.0, 2.0]]), q.pushed([[0.1, 0.02], [0.0, 0.3]], [1.0, 2.0]))
+    assert_allclose(squeezed.standardised, plain.standardised, rtol=1e-3)
+    assert squeezed.distance > 4 * plain.distance
+    white = affine_distance(p, q.pushed(np.linalg.inv(np.linalg.cholesky(q.covariance))))
+    assert_allclose(white.standardised, white.distance, rtol=1e-9)

@@ -133,3 +133,82 @@ def test_unusable_options_are_refused():
         examine_mixture(PRIOR, codes=codes, rows=1)
     with pytest.raises(InputError, match=r"model must have a method mixture_prior\(\); int has none"):
         MixtureModel.from_model(3)
+
+
+def arrays():
+    return {"weights": PRIOR.weights, "means": PRIOR.means, "covariances": PRIOR.covariances}
+
+
+class TestOwnModels:
+    """A model of one's own: any form of a mixture, and a torch module."""
+
+    torch = pytest.importorskip("torch")
+
+    def decoder(self):
+        self.torch.manual_seed(0)
+        nn = self.torch.nn
+        return nn.Sequential(nn.Linear(2, 6), nn.LeakyReLU(0.2), nn.Linear(6, 7))
+
+    def forms(self, tmp_path):
+        dist = self.torch.distributions
+        module = self.torch.nn.Module()
+        for name, values in arrays().items():
+            module.register_parameter(name, self.torch.nn.Parameter(self.torch.tensor(values)))
+        np.savez(tmp_path / "prior.npz", **arrays())
+        normal = dist.MultivariateNormal(module.means, module.covariances)
+        apart = dist.Independent(dist.Normal(module.means, module.covariances.diagonal(dim1=1, dim2=2).sqrt()), 1)
+        weights = dist.Categorical(module.weights)
+        yield from (arrays(), tuple(arrays().values()), module, tmp_path / "prior.npz", str(tmp_path / "prior.npz"))
+        yield from (dist.MixtureSameFamily(weights, parts) for parts in (normal, apart))
+        yield np.load(tmp_path / "prior.npz")
+
+    def test_every_form_of_a_prior_gives_the_same_result(self, tmp_path):
+        expected = examine_mixture(PRIOR, self.decoder())
+        assert (expected.row, expected.status) == (4, "holds")
+        for prior in self.forms(tmp_path):
+            result = examine_mixture(prior, self.decoder())
+            assert (result.row, result["P2"].evidence) == (4, expected["P2"].evidence)
+
+    def test_codes_and_a_page_belong_to_it(self, tmp_path):
+        result = examine_mixture(arrays(), self.decoder(), codes=PRIOR.sample(800, seed=1), codes_are="draws")
+        assert (result["P1"].status, result["P1"].basis, result.row) == ("holds", "supported", 4)
+        page = result.report(tmp_path / "own.html").read_text()
+        assert "Power at this number of rows" in page
+        assert "theorem numbers" in page
+
+    def test_distributions_that_are_not_normal_are_refused(self):
+        dist = self.torch.distributions
+        laplace = dist.Independent(dist.Laplace(self.torch.zeros(2, 2), self.torch.ones(2, 2)), 1)
+        with pytest.raises(InputError, match="components of distribution must be normal; got Laplace"):
+            examine_mixture(dist.MixtureSameFamily(dist.Categorical(self.torch.ones(2) / 2), laplace))
+
+
+def test_a_fit_stays_a_fit_in_a_file(tmp_path):
+    np.savez(tmp_path / "prior.npz", **arrays(), fitted="diag")
+    result = examine_mixture(tmp_path / "prior.npz")
+    assert [result[name].status for name in ("P1", "P2")] == ["unknown", "unknown"]
+    np.savez(tmp_path / "prior.npz", **arrays(), fitted="oblique")
+    with pytest.raises(InputError, match="fitted must be one of"):
+        examine_mixture(tmp_path / "prior.npz")
+
+
+def test_files_that_hold_no_prior_are_refused(tmp_path):
+    path = tmp_path / "prior.npz"
+    for content, said in (
+        ({"weights": [1.0]}, "means is missing"),
+        ({"weights": np.array([print], dtype=object), "means": [[0.0]], "covariances": [1.0]}, "allow_pickle=False"),
+        ({"weights": ["a"], "means": [[0.0]], "covariances": [1.0]}, "weights must be an array of numbers"),
+    ):
+        np.savez(path, **content)
+        with pytest.raises(InputError, match=said):
+            examine_mixture(path)
+    path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(InputError, match="cannot be read as a .npz file"):
+        examine_mixture(path)
+    with pytest.raises(InputError, match="cannot be read as a .npz file"):
+        examine_mixture(tmp_path / "none.npz")
+
+
+def test_the_kind_of_codes_is_checked():
+    with pytest.raises(InputError, match="codes_are must be one of"):
+        examine_mixture(PRIOR, codes_are="samples")

@@ -217,3 +217,52 @@ def test_pieces_are_judged_alike_whatever_the_scale_of_weights(scale):
             for weight in network.parameters():
                 weight *= scale
         assert tuple(one.status for one in judge_pieces(linear_pieces(network))) == expected
+
+
+class Residual(nn.Module):
+    def __init__(self, width, hidden, scale=1.0, inplace=False):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(0.5), nn.Linear(hidden, width))
+        self.scale, self.inplace = scale, inplace
+
+    def forward(self, x):
+        y = x
+        if self.inplace:
+            y.clamp_(min=0)
+        return x + self.scale * self.net(y)
+
+
+def test_residual_sums_with_a_contracting_branch_are_injective():
+    """A branch may be narrower than the latents, and the sum is injective if it contracts more than the skip does."""
+    torch.manual_seed(0)
+    small = nn.Sequential(nn.Linear(2, 8), Residual(8, 1, 0.3), nn.Linear(8, 9))
+    result = decoder_conditions(small, LATENTS)
+    assert {(c.status, c.finding.basis) for c in result.conditions} == {("holds", "certified")}
+    assert "Lipschitz constant of at most" in result["F4"].finding.evidence
+    assert decoder_conditions(Residual(2, 9, 0.1), LATENTS)["F4"].status == "holds"
+
+
+def test_residual_sums_that_fold_are_not_certified():
+    fold = Residual(1, 1)  # x - 2 relu(x) = -|x|
+    for layer, value in ((fold.net[0], 1.0), (fold.net[3], -2.0)):
+        layer.weight.data.fill_(value)
+        layer.bias.data.zero_()
+    result = decoder_conditions(fold, np.linspace(-3, 3, 40)[:, None])
+    assert (result["F1"].finding.basis, result["F3"].status, result["F4"].status) == ("certified", "fails", "fails")
+
+
+def test_a_sum_that_is_not_what_its_layers_compute_is_only_probed():
+    torch.manual_seed(0)
+    changed = decoder_conditions(nn.Sequential(nn.Linear(2, 4), Residual(4, 3, 0.1, inplace=True)), LATENTS)
+    assert (changed["F1"].finding.basis, changed["F4"].status) != ("certified", "holds")
+
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Linear(2, 1)
+            self.one.weight.data[:] = torch.tensor([[-0.9, 0.0]])  # added to both latents: a norm of 0.9 * sqrt(2)
+
+        def forward(self, x):
+            return x + self.one(x)
+
+    assert decoder_conditions(Wide(), LATENTS)["F4"].status != "holds"

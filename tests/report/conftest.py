@@ -584,7 +584,7 @@ def assumptions_by_hand(**statuses):
     found = {name: make_condition(name, statuses.get(name, "holds"), f"Evidence on {name}.") for name in NAMES}
     if statuses.get("F4") == "fails":
         found["F4"] = make_condition("F4", "fails", "Two meet.", exact=True, pair=pair)
-    axes = CanonicalAxes(np.eye(2), (0, 1), np.array([5.0, 0.75]), 1.9, 0.0, "given", found["P2"])
+    axes = CanonicalAxes(np.eye(2), (0, 1), np.array([5.0, 0.75]), 1.9, 0.0, "given", found["P2"].status, found["P2"])
     return Assumptions(found, axes, None, noise="known")
 
 

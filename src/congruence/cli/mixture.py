@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -20,28 +20,70 @@ if TYPE_CHECKING:
 
 @cli.command
 def mixture(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUNS...", help="Run folders of vade, mfcvae, mixvae or ivae; 'runs/vade-*'.", show_default=False
-        ),
-    ],
     options: MixtureOptions,
     outputs: cli.Outputs,
+    runs: Annotated[
+        Optional[list[str]],
+        typer.Argument(
+            metavar="[RUNS]...", help="Run folders of vade, mfcvae, mixvae or ivae; 'runs/vade-*'.", show_default=False
+        ),
+    ] = None,
+    prior: Annotated[
+        Optional[Path],
+        typer.Option(
+            metavar="FILE",
+            help="Your own model instead of run folders: a .npz file with weights (J,), means (J, m) and covariances, "
+            "and 'fitted' (the covariance type) if it was fitted to data. It is never unpickled.",
+            rich_help_panel="Your own model",
+        ),
+    ] = None,
+    decoder: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="A function without arguments that returns the decoder, a torch module. Its code is run.",
+            rich_help_panel="Your own model",
+        ),
+    ] = None,
+    codes: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="TABLE",
+            help="Latents of the data (.npy .csv .parquet ...); see --codes-are.",
+            rich_help_panel="Your own model",
+        ),
+    ] = None,
 ) -> None:
     """Does a mixture prior make the model identifiable? Up to what?
 
-    Checks P1 to P3 and F1 to F4 for every run, reports which theorems apply,
-    and compares runs: the affine distance of their priors and the MCC of
-    their codes, for all ordered pairs. Examples:
+    Checks P1 to P3 and F1 to F4 for every run, or for one model of your own,
+    reports which theorems apply, and compares runs: the affine distance of
+    their priors and the MCC of their codes, for all ordered pairs. Examples:
 
         congruence mixture 'runs/vade-*' --report report.html
 
-        congruence mixture runs/vade-0 runs/vade-1 --json -
+        congruence mixture --prior prior.npz --decoder model:load --report report.html
+
+        congruence mixture --prior prior.npz --codes draws.npy --codes-are draws
     """
-    from congruence.experiments.runs import open_run
     from congruence.mixture.examination import examine_mixture
     from congruence.tables import unique_names
+
+    if prior is not None:
+        if runs:
+            raise InputError("--prior is a model of your own; leave out the run folders, or --prior")
+        cli.check_outputs(outputs, [prior, *([] if codes is None else [codes])])
+        model = _own_model(prior, decoder, codes)
+        with cli.working(outputs) as progress:
+            result = examine_mixture({prior.stem: model}, options=options, progress=progress)
+        files = {"prior": str(prior)} | ({} if decoder is None else {"decoder": decoder})
+        cli.deliver(replace(result, settings=files | dict(result.settings)), outputs)
+        return
+    if decoder is not None or codes is not None:
+        raise InputError("--decoder and --codes belong to a model of your own, which needs --prior")
+    if not runs:
+        raise InputError("mixture needs run folders, or --prior with a model of your own")
+    from congruence.experiments.runs import open_run
 
     folders = _expand_patterns(runs)
     cli.check_outputs(outputs, folders)
@@ -52,6 +94,19 @@ def mixture(
         options = replace(options, labels=options.labels or _first_factor(opened[0]))
         result = examine_mixture(models, options=options, progress=progress)
     cli.deliver(result, outputs)
+
+
+def _own_model(prior: Path, decoder: str | None, codes: str | None) -> MixtureModel:
+    from congruence.cli._load_decoder import load_decoder
+    from congruence.decoder.prepared_decoder import import_torch
+    from congruence.mixture._models import MixtureModel
+    from congruence.mixture.priors import GaussianMixture
+
+    mixture = GaussianMixture.from_file(prior)
+    if decoder is None:
+        return MixtureModel(mixture, codes=codes)
+    import_torch()
+    return MixtureModel(mixture, load_decoder(decoder), codes=codes)
 
 
 def _expand_patterns(patterns: list[str]) -> list[str]:

@@ -2,7 +2,8 @@
 
 Random rotations are poor starts: between distant components the distance is flat. If two mixtures are equal up to an
 affine map, their whitened forms are equal up to a rotation that maps components onto components, so every matching of
-components yields a start. A map z -> A z + b is one vector theta: the rows of A, then b.
+components yields a start. If they are not, the best map may match single components, so every map of one component
+onto one is a start as well. A map z -> A z + b is one vector theta: the rows of A, then b.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _MOST_MATCHINGS = 720  # all permutations of six components
 _DRAWN = 60  # matchings drawn where all would be too many
 _ROUNDS = 5  # of matching the components again after a map
 _SIGNS = 4  # axes whose sign the means do not determine, for which all signs are tried
+_ORDERS = 3  # dimensions up to which axes are matched in all orders
+_FLAT = 1e-12  # variance that counts as none
+_FIRST_STEP = 0.2  # relative change of a map by the first step of BFGS
 _RIDGE = 1e-3  # of the least-squares fit of means, which keeps the map determined with few means
 _CONVERGED = 1e-9  # relative: a squared distance below this is rounding, and the search stops
 
@@ -35,14 +39,21 @@ def minimise_distance(
     from scipy.optimize import minimize
 
     objective = Objective(p, q, noise)
-    starts = _starts(p, q, seed)
-    order = np.argsort([objective.value(theta) for theta in starts], kind="stable")[:refined]
-    best, least, minimised = starts[order[0]], math.inf, 0
-    for index in order:
-        result = minimize(objective, starts[index], jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})
+
+    def rank(thetas: list[Float]) -> list[Float]:
+        return [thetas[i] for i in np.argsort([objective.value(theta) for theta in thetas], kind="stable")]
+
+    matched = rank(_starts(p, q, seed))
+    onto = rank([rank(maps)[0] for maps in _parts_onto_parts(p, q) if maps])
+    starts = [*matched, *onto]
+    best, least, minimised = starts[0], math.inf, 0
+    for start in (*matched[:refined], *onto[:refined]):
+        local = _LocalObjective(objective, start)
+        zero = np.zeros_like(start)
+        result = minimize(local, zero, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})
         minimised += 1
         if result.fun < least:
-            best, least = result.x, float(result.fun)
+            best, least = local.map(result.x), float(result.fun)
         if least < _CONVERGED:
             break
     return best, starts, minimised
@@ -102,6 +113,31 @@ class Objective:
         return values, away, turned, covariances
 
 
+class _LocalObjective:
+    """The objective of the maps h_0 o (z -> z + step (X z + x)) near a start h_0, as a function of X and x.
+
+    The first step of BFGS has a length of about 1. In these coordinates it is a small change of any start; in the
+    coordinates of the target it would leave a narrow component at once.
+    """
+
+    def __init__(self, objective: Objective, start: Float) -> None:
+        m = objective.m
+        self.objective, self.start = objective, start
+        self.matrix = _FIRST_STEP * start[: m**2].reshape(m, m)
+
+    def map(self, x: Float) -> Float:
+        """The map as a vector of the objective."""
+        m = self.objective.m
+        matrix, shift = self.matrix @ x[: m**2].reshape(m, m), self.matrix @ x[m**2 :]
+        return np.asarray(self.start + np.concatenate([matrix.ravel(), shift]))
+
+    def __call__(self, x: Float) -> tuple[float, Float]:
+        m = self.objective.m
+        value, slope = self.objective(self.map(x))
+        matrix, shift = self.matrix.T @ slope[: m**2].reshape(m, m), self.matrix.T @ slope[m**2 :]
+        return value, np.concatenate([matrix.ravel(), shift])
+
+
 def _starts(p: GaussianMixture, q: GaussianMixture, seed: int) -> list[Float]:
     """The identity, and several maps for each matching of components."""
     m = p.dimension
@@ -111,6 +147,30 @@ def _starts(p: GaussianMixture, q: GaussianMixture, seed: int) -> list[Float]:
         starts.append(least_squares)
         starts += [(turn, np.zeros(m)) for turn in (rotation, *_rotate_axes(p, q, rows, columns))]
     return [np.concatenate([a.ravel(), b]) for a, b in starts if abs(np.linalg.det(a)) > 1e-6]
+
+
+def _parts_onto_parts(p: GaussianMixture, q: GaussianMixture) -> Iterator[list[Float]]:
+    """Maps of one component of p, or of the whole, onto one of q, or the whole: mean onto mean, axes onto axes.
+
+    If the mixtures are not equal up to an affine map, the best map may match one narrow component and leave the others.
+    The axes may be matched in any order and with any signs; in more than three dimensions, in order of the variances.
+    """
+    m = p.dimension
+    orders = list(permutations(range(m))) if m <= _ORDERS else [tuple(range(m))]
+    signs = [np.array([*flips, *[1.0] * (m - len(flips))]) for flips in product((1.0, -1.0), repeat=min(m, _SIGNS))]
+    sources, targets = (
+        [(np.zeros(m), np.eye(m)), *zip(g.means, g.covariances, strict=True)] for g in (p, q)
+    )  # both are whitened
+    for (mean, covariance), (goal, spread) in product(sources, targets):
+        (values, axes), (wanted, turned) = np.linalg.eigh(covariance), np.linalg.eigh(spread)
+        if values[0] <= _FLAT * values[-1]:
+            continue
+        maps = []
+        for order, flips in product(orders, signs):
+            factors = flips * np.sqrt(np.maximum(wanted, _FLAT)[list(order)] / values)
+            matrix = (turned[:, list(order)] * factors) @ axes.T
+            maps.append(np.concatenate([matrix.ravel(), goal - matrix @ mean]))
+        yield maps
 
 
 def _matchings(p: GaussianMixture, q: GaussianMixture, seed: int) -> Iterator[tuple[Array, Array]]:

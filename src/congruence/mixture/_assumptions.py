@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from congruence.arrays import Float, as_matrix, to_numpy
-from congruence.errors import InputError
+from congruence.errors import InputError, UnknownKeyError
 from congruence.formatting import count
 from congruence.mixture.conditions import (
     NAMES,
@@ -25,10 +25,10 @@ from congruence.mixture.conditions import (
     HierarchyCondition,
     canonical_axes,
     judge_data,
-    judge_prior,
     make_condition,
 )
 from congruence.mixture.hidden_states import MOST_LATENTS, HiddenStates, recover_hidden_states
+from congruence.mixture.latent_tests import judge_estimated_axes, judge_prior
 from congruence.mixture.priors import GaussianMixture
 from congruence.result import Basis, Finding, Status, combine, conclude
 
@@ -39,11 +39,15 @@ ORDER = "up to the order of variables and the names of states"
 IDENTIFIED = "The prior is identified, at least up to an affine map."
 _WEAK = ("P1", "F1", "F2")
 _STATEMENTS = (
-    ("Corollary 3.1 (a)", ("P1", "F1", "F4"), f"P(U, Z) and f are identified {AFFINE}, for a single variable U."),
+    (
+        "Corollary 3.1 (a)",
+        ("P1", "F1", "F4"),
+        f"P(U, Z) and f are identified {AFFINE}, for a single variable U and a continuous f.",
+    ),
     ("Corollary 3.1 (b)", _WEAK, f"P(U, Z) is identified {AFFINE}, for a single variable U."),
     ("Theorem 3.9 (a)", _WEAK, f"P(U, Z) is identified {AFFINE} of Z, for a single variable U."),
     ("Theorem 3.9 (b)", (*_WEAK, "P2"), f"P(U, Z) is identified {SCALED} of Z, for a single variable U."),
-    ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f is identified {AFFINE} as well."),
+    ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
     ("Theorem 3.10 (a)", _WEAK, f"P(Z) is identified {AFFINE}."),
     ("Theorem 3.10 (b)", (*_WEAK, "P2"), f"P(Z) is identified {SCALED}."),
     (
@@ -51,7 +55,7 @@ _STATEMENTS = (
         (*_WEAK, "P2", "P3"),
         f"k, d_1, ..., d_k and P(U) are identified up to order, P(Z) {SCALED}.",
     ),
-    ("Theorem 3.10 (d)", (*_WEAK, "F4"), f"f is identified {AFFINE} as well."),
+    ("Theorem 3.10 (d)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
 )
 _TABLE_NOTE = (
     "Table 1 of the paper lists F4 for this row; Theorems 3.9 (b) and 3.10 (b, c) need only F2 to identify P(Z), and "
@@ -60,8 +64,8 @@ _TABLE_NOTE = (
 _ROWS = (
     (_WEAK, f"P(Z) {AFFINE}", ""),
     (("P1", "F1", "F4"), f"P(Z) and f {AFFINE}", ""),
-    (("P1", "P2", "F1", "F2"), f"P(Z) {SCALED}; with F4, also f", _TABLE_NOTE),
-    (("P1", "P2", "P3", "F1", "F2"), f"P(U, Z) {SCALED}; with F4, also f", _TABLE_NOTE),
+    (("P1", "P2", "F1", "F2"), f"P(Z) {SCALED}; with F4, f {AFFINE}", _TABLE_NOTE),
+    (("P1", "P2", "P3", "F1", "F2"), f"P(U, Z) {SCALED}; with F4, f {AFFINE}", _TABLE_NOTE),
 )
 _UNKNOWN_NOISE = (
     "The distribution of the noise is unknown, or was learned with the model. Deconvolution needs a known one, so the "
@@ -171,6 +175,13 @@ class Assumptions:
     noise: str = "none"  # "none", "known" or "unknown"
     refused: str = ""  # why nothing can be identified at all, or ""
 
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of this name: "P1" to "F4", "identified", or a theorem."""
+        found = {one.name: one for one in (self.finding, *self.premises.values(), *self.theorems)}
+        if name not in found:
+            raise UnknownKeyError(f"there is no {name!r} in these assumptions; the keys are {', '.join(found)}")
+        return found[name]
+
     @property
     def premises(self) -> dict[str, Finding]:
         """The findings on P1 to P3 and F1 to F4."""
@@ -271,6 +282,7 @@ def check_assumptions(
     codes: Any = None,
     data: Any = None,
     *,
+    codes_are: str | None = None,
     noise: float | str = 0.0,
     tolerance: float,
     seed: int,
@@ -278,9 +290,19 @@ def check_assumptions(
     """Check P1 to P3 and F1 to F4 of one model; the parameters are those of `congruence.mixture.examine_mixture`."""
     deviation = _noise_deviation(noise)
     kind = "unknown" if noise == "unknown" else "known" if deviation else "none"
-    axes = canonical_axes(prior, tolerance=tolerance, seed=seed)
-    hidden, p3 = _judge_hidden(prior, axes)
-    conditions = {"P1": judge_prior(prior, codes, seed=seed), "P2": axes.condition, "P3": p3}
+    p1, test = judge_prior(prior, codes, codes_are=codes_are, seed=seed)
+    mixture = prior if test is None else test.mixture
+    axes = canonical_axes(mixture, tolerance=tolerance, seed=seed)
+    p2, rows = axes.condition, None
+    if test is not None and test.refuted:
+        why = "The codes do not follow the prior (P1), so its components say nothing about their latents."
+        hidden, p2, p3 = None, make_condition("P2", "unknown", why), make_condition("P3", "unknown", why)
+    else:
+        if test is not None and prior.fitted:
+            rows = len(codes)
+            p2 = judge_estimated_axes(mixture, rows, seed=seed)
+        hidden, p3 = _judge_hidden(mixture, axes, p2, rows)
+    conditions = {"P1": p1, "P2": p2, "P3": p3}
     refused, fit = "", None
     if decoder is None:
         conditions |= {name: make_condition(name, "unknown", "There is no decoder.") for name in NAMES[3:]}
@@ -308,21 +330,34 @@ def _noise_deviation(noise: float | str) -> float:
     return float(noise)
 
 
-def _judge_hidden(prior: GaussianMixture, axes: CanonicalAxes) -> tuple[HiddenStates | None, HierarchyCondition]:
-    """Recover the hidden variables along the canonical axes (None if these do not exist), and judge P3."""
+def _judge_hidden(
+    prior: GaussianMixture, axes: CanonicalAxes, p2: HierarchyCondition, rows: int | None
+) -> tuple[HiddenStates | None, HierarchyCondition]:
+    """Recover the hidden variables (None if no axes allow it), and judge P3; `rows`: of a mixture that was fitted."""
     if prior.dimension > MOST_LATENTS:
         why = f"{prior.dimension} latents are too many to count components over all subsets (at most {MOST_LATENTS})."
         return None, make_condition("P3", "unknown", why)
-    if axes.condition.status != "holds" and prior.components > 1:
-        why = "P2 provides no axes along which components could be counted."
+    if p2.status != "holds" and prior.components > 1:
+        if axes.frame == "found" and axes.status == "holds" and rows is None:
+            hidden = recover_hidden_states(prior.pushed(axes.axes.T))
+            along = f"{count(hidden.k or 0, 'hidden variable')} ({hidden.structure})"
+            why = f"counting yields {along}" if hidden.structure else hidden.reason
+            why = (
+                f"P3 is about the latents as given, which mix the axes of independent latents. Along these axes: {why}."
+            )
+            return hidden, make_condition("P3", "unknown", why)
+        why = "P2 is not known to hold, so components cannot be counted along the latents."
         return None, make_condition("P3", "unknown", why)
-    hidden = recover_hidden_states(prior.pushed(axes.axes.T))
-    if hidden.status != "holds":
+    hidden = recover_hidden_states(prior, rows=rows)
+    if hidden.status == "unknown":
         why = f"No reliable structure of hidden variables was found: {hidden.reason}."
         return hidden, make_condition("P3", "unknown", why)
+    if hidden.status == "fails":
+        why = f"Counting components over all sets of latents excludes P3: {hidden.reason}."
+        return hidden, make_condition("P3", "fails", why, exact=rows is None, numbers=hidden.to_dict())
     variables = f"{count(hidden.k or 0, 'hidden variable')} ({hidden.structure})"
     evidence = f"Counting components over all sets of latents yields {variables}; {hidden.reason}."
-    exact = hidden.confidence == 1
+    exact = hidden.confidence == 1 and rows is None
     return hidden, make_condition("P3", "holds", evidence, exact=exact, numbers=hidden.to_dict())
 
 

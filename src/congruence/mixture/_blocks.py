@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float, to_numpy
-from congruence.decoder.certificates import LINEAR, kind_of, latent_shape_of, layer_matrix, layers_of, negative_slopes
+from congruence.decoder.certificates import kind_of, latent_shape_of, layer_matrix, layers_of, negative_slopes
 from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
 from congruence.formatting import percent
+from congruence.mixture._residual import LINEAR_LAYERS, ResidualSum, expand
 from congruence.mixture.conditions import HierarchyCondition, make_condition
 from congruence.mixture.relu_layers import LayerVerdict, linear_injective, relu_injective
 from congruence.result import Status
@@ -34,9 +35,12 @@ class LinearBlock:
     shift: Float | None
     activation: str  # "ReLU", "LeakyReLU", "" for none, or another
     slope: float  # of the negative side; nan for others
+    residual: LayerVerdict | None = None  # of a residual sum, which has no matrix
 
     def judge(self, seed: int) -> LayerVerdict:
         """Test whether the block is injective on all of its inputs."""
+        if self.residual is not None:
+            return self.residual
         if self.matrix is None or self.shift is None:
             return LayerVerdict("unknown", "its matrix is too large")
         if self.activation == "ReLU" or (self.activation in _LEAKY and self.slope == 0):
@@ -93,13 +97,16 @@ def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> PiecewiseDecod
             outputs = int(module(torch.zeros(2, latents, dtype=torch.float64)).flatten(1).shape[1])
     except (RuntimeError, ValueError, TypeError) as error:
         raise InputError(f"the decoder does not accept the {latents} latents of the prior: {error}") from error
-    known = all(kind in (*LINEAR, *_PIECEWISE) for kind in kinds)
-    smooth = [name for (name, _), kind in zip(parts, kinds, strict=True) if kind in _SMOOTH]
+    parts = expand(parts, latents)
+    layers = [one for name, part in parts for one in (part.layers if isinstance(part, ResidualSum) else [(name, part)])]
+    kinds = ["ResidualSum" if isinstance(part, ResidualSum) else kind_of(part) for _, part in layers]
+    known = all(kind in (*LINEAR_LAYERS, *_PIECEWISE) for kind in kinds)
+    smooth = [name for (name, _), kind in zip(layers, kinds, strict=True) if kind in _SMOOTH]
     if smooth:
         f1 = make_condition("F1", "fails", f"The layer {smooth[0]} is not piecewise affine.", exact=True)
     elif known:
         activations = ", ".join(sorted({*kinds} & {*_PIECEWISE})) or "no activation"
-        evidence = f"All {len(parts)} layers are piecewise affine and continuous ({activations})."
+        evidence = f"All {len(layers)} layers are piecewise affine and continuous ({activations})."
         if head:
             evidence += f" The final {head} is a known bijection of the observations and is inverted first."
         f1 = make_condition("F1", "holds", evidence, exact=True)
@@ -135,9 +142,19 @@ def _blocks(parts: list[tuple[str, Any]], latents: int) -> tuple[LinearBlock, ..
     matrix: Float | None = np.eye(latents)
     shift: Float | None = np.zeros(latents)
     for name, part in parts:
+        if isinstance(part, ResidualSum):
+            if names:
+                blocks.append(LinearBlock(" + ".join(names), matrix, shift, "", 1.0))
+            verdict = part.judge(tuple(x.shape[1:]))
+            blocks.append(LinearBlock(name, None, None, "residual sum", math.nan, verdict))
+            with torch.no_grad():
+                x = part(x)
+            width = math.prod(x.shape[1:])
+            names, matrix, shift = [], np.eye(width), np.zeros(width)
+            continue
         kind = kind_of(part)
         names.append(name)
-        if kind in LINEAR:
+        if kind in LINEAR_LAYERS:
             try:
                 one, off = layer_matrix(name, part, tuple(x.shape[1:]))
                 matrix, shift = (None, None) if matrix is None or shift is None else (matrix @ one, shift @ one + off)
@@ -145,7 +162,7 @@ def _blocks(parts: list[tuple[str, Any]], latents: int) -> tuple[LinearBlock, ..
                 matrix = shift = None
         with torch.no_grad():
             x = part(x)
-        if kind not in LINEAR:
+        if kind not in LINEAR_LAYERS:
             blocks.append(LinearBlock(" + ".join(names), matrix, shift, kind, min(negative_slopes(part) or [math.nan])))
             width = math.prod(x.shape[1:])
             names, matrix, shift = [], np.eye(width), np.zeros(width)

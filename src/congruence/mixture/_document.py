@@ -42,7 +42,7 @@ _REMARKS = {
     "unknown": "no theorem is known to apply",
 }
 _SPREADS = (
-    ("distance", "affine distance", "of the priors, after the best map found; an upper bound; lower is closer"),
+    ("standardised", "affine distance", "in units of the target’s spread; an upper bound; lower is closer"),
     ("relative", "relative affine distance", "relative to the norms of both densities: 0 is equal, 1 is no overlap"),
     ("strong", "strong MCC", "codes as learned, in sample; higher is closer, 0 to 1"),
     ("weak", "weak MCC", "codes up to a linear map, in sample; higher is closer, 0 to 1"),
@@ -55,15 +55,27 @@ _TABLE = (
 _GLOSSARY = (
     (
         "identified",
-        "every model of this kind with the same distribution of the data has this prior, or decoder, up to the stated "
-        "maps. The statement is about the distribution, not about finite samples or optimisation.",
+        "every model that satisfies the same assumptions and has the same distribution of the data has this prior, or "
+        "decoder, up to the stated maps. The statement is about the distribution, not about finite samples or "
+        "optimisation.",
     ),
     ("certified", "decided exactly, up to rounding. “Supported” means supported by a sample or a test."),
-    ("unknown", "the evidence does not decide."),
+    ("unknown", "the evidence does not decide; “not refuted” is no support."),
+    (
+        "power",
+        "the probability with which the test of P1 refutes the prior if the noise within components has another shape. "
+        "P1 is called supported only from 90 % on.",
+    ),
+    (
+        "theorem numbers",
+        "those of the published text of Kivva et al. (2022). Its appendices, with the proofs, appendix H (generic "
+        "injectivity) and appendix J (the affine distance), were not available and are not used.",
+    ),
     (
         "affine distance",
-        "the L2 distance between two prior densities after the best affine map found. It depends on the scale of the "
-        "target’s latents; the relative one does not.",
+        "the L2 distance between two prior densities after the best affine map found, in latents in which the target "
+        "has covariance 1, so that it does not depend on the scale of the latents. In the JSON, “distance” is in the "
+        "latents of the target as they are.",
     ),
     (
         "MCC",
@@ -91,7 +103,7 @@ def describe(result: MixtureExamination) -> Document:
         details=details,
         claim="Prior identified, at least up to an affine map?",
         status=result.status,
-        remark=_REMARKS[result.status] if result.checked else "not checked",
+        remark=_remark(result.findings[0]) if result.checked else "not checked",
         notes=result.notes,
         sections=tuple(_sections(result)),
         reading=(
@@ -103,6 +115,10 @@ def describe(result: MixtureExamination) -> Document:
         settings=result.settings,
         title=f"Mixture prior: {headline}",
     )
+
+
+def _remark(finding: Finding) -> str:
+    return _REMARKS[finding.status] + (", as far as the sample shows" if finding.basis == "supported" else "")
 
 
 def _sections(result: MixtureExamination) -> Iterator[Section]:
@@ -218,7 +234,7 @@ def _agreement(agreement: SpaceAgreement) -> Iterator[Block]:
     rows: list[tuple[Any, ...]] = []
     for pair in agreement.pairs:
         affine = pair.affine
-        distances = (None, None) if affine is None else (affine.distance, affine.before.distance)
+        distances = (None, None) if affine is None else (affine.standardised, affine.unit * affine.before.distance)
         rows.append((pair.source, pair.target, *distances, pair.strong, pair.weak, pair.weak_held_out))
     yield Table("Ordered pairs", columns, rows, brief=True)
 
@@ -226,9 +242,12 @@ def _agreement(agreement: SpaceAgreement) -> Iterator[Block]:
 def _matrices(agreement: SpaceAgreement) -> Iterator[Group]:
     """Matrices over runs: rows are sources, columns targets; stronger is farther, or closer for MCC."""
     pairs = {(pair.source, pair.target): pair for pair in agreement.pairs}
-    distances = {names: pair.affine.distance for names, pair in pairs.items() if pair.affine is not None}
+    distances = {names: pair.affine.standardised for names, pair in pairs.items() if pair.affine is not None}
     if distances:
-        about = "L2, after the best affine map found from row to column: an upper bound; 0 is best."
+        about = (
+            "L2, in units of the spread of the column, after the best affine map found from row to column: an upper "
+        )
+        about += "bound; 0 is best."
         yield _matrix(agreement, "Affine distance of the priors", about, distances, max(distances.values()))
     about = "Codes as learned, matched one to one, in sample; 1 is best."
     yield _matrix(agreement, "Strong MCC", about, {names: pair.strong for names, pair in pairs.items()})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from congruence.errors import InputError
-from congruence.mixture.priors import GaussianMixture, as_mixture
+from congruence.mixture.priors import GaussianMixture, as_mixture, is_array_mapping
 
 _MOST_COMPONENTS = 1000  # of a prior whose arrays are built
 
@@ -19,13 +19,17 @@ class MixtureModel:
 
     Parameters
     ----------
-    prior : GaussianMixture, fitted scikit-learn mixture, or model with `mixture_prior()`
+    prior : GaussianMixture, or anything that can be converted to one
+        A fitted scikit-learn mixture, a torch mixture of normal distributions, a model with `mixture_prior()`, arrays
+        (weights, means, covariances), a mapping or an object with these names, or the path of a .npz file.
     decoder : torch module, optional
         From latents to outputs.
     codes : array, frame, table or path, (rows, m), optional
         Latents of the data. Rows of several models are paired by row id if they have ids, otherwise by position.
     data : (rows, n), optional
         Observations, to compare with draws of the whole model.
+    codes_are : {"means", "draws"}, optional
+        Posterior means, as encoders of VAEs return, or draws from the posteriors (or the latents themselves).
     noise : float or "unknown"
         Standard deviation of the Gaussian noise on the outputs.
     kind : str
@@ -42,6 +46,7 @@ class MixtureModel:
     decoder: Any = None
     codes: Any = None
     data: Any = None
+    codes_are: str | None = None
     noise: float | str = 0.0
     kind: str = ""
     logits: bool = False
@@ -59,6 +64,7 @@ class MixtureModel:
             prior=model,
             decoder=decoder.as_chain() if hasattr(decoder, "as_chain") else decoder,
             codes=codes,
+            codes_are="means",
             noise="unknown" if logits else float(getattr(model, "noise", 0.0)),
             kind=str(getattr(model, "name", "")),
             logits=logits,
@@ -85,7 +91,7 @@ def as_models(
     """Return one prior with its parts, or a mapping of name to model, as models by name."""
     parts = {"decoder": decoder, "codes": codes, "data": data, "noise": noise}
     parts = {name: value for name, value in parts.items() if value is not None}
-    if isinstance(prior, Mapping):
+    if isinstance(prior, Mapping) and not is_array_mapping(prior):
         if parts:
             raise InputError(f"with a mapping of models, {', '.join(parts)} must be set in the MixtureModel of each")
         if not prior:

@@ -7,6 +7,7 @@ from typing import Any
 
 from congruence.options import DATA, option
 
+CODES = ("means", "draws")
 TOLERANCE = 0.02  # correlation within a component that may be rounding or estimation error
 
 
@@ -19,6 +20,12 @@ class MixtureOptions:
         None,
         "Metadata column of the codes (in Python also an array) that marks rows in the figures. Without one, rows are "
         "marked by their most likely component.",
+        panel=DATA,
+    )
+    codes_are: str | None = option(
+        None,
+        "Whether codes are posterior 'means', which are not compared with the prior (those of run folders are), or "
+        "'draws' from posteriors or the latents themselves, which test P1.",
         panel=DATA,
     )
     check: bool = option(True, "Check the assumptions of the theorems, or only compare the runs.")

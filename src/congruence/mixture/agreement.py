@@ -24,7 +24,7 @@ from congruence.rows.sums import sums_of
 
 _MOST_COMPONENTS = 16  # of priors between which an affine map is fitted
 _FEWEST = 20  # rows of a half on which a canonical map is fitted
-_SPREADS = ("distance", "relative", "strong", "weak", "weak_held_out")
+_SPREADS = ("distance", "standardised", "relative", "strong", "weak", "weak_held_out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,7 @@ class PairAgreement:
             "source": self.source,
             "target": self.target,
             "distance": None if affine is None else affine.distance,
+            "standardised": None if affine is None else affine.standardised,
             "relative": None if affine is None else affine.relative,
             "before": None if affine is None else affine.before.distance,
             "matrix": None if affine is None else affine.matrix.tolist(),
@@ -86,6 +87,7 @@ class SpacePairNumbers(TypedDict):
     source: str
     target: str
     distance: float | None
+    standardised: float | None
     relative: float | None
     before: float | None
     matrix: list[list[float]] | None
@@ -126,8 +128,11 @@ class SpaceAgreement:
         return next(pair for pair in self.pairs if (pair.source, pair.target) == names)
 
     def spread(self, what: str) -> PairSpread:
-        """Mean and standard deviation over pairs of "distance", "relative", "strong", "weak" or "weak_held_out"."""
-        if what in ("distance", "relative"):
+        """Mean and standard deviation over pairs of a distance or an MCC.
+
+        One of "distance", "standardised", "relative", "strong", "weak" and "weak_held_out".
+        """
+        if what in ("distance", "standardised", "relative"):
             values = [getattr(pair.affine, what) for pair in self.pairs if pair.affine is not None]
         else:
             values = [getattr(pair, what) for pair in self.pairs]
@@ -152,7 +157,7 @@ class SpaceAgreement:
     @property
     def verdict(self) -> str:
         """The MCC of the codes and the distance of the priors, in one or two sentences."""
-        distance, _, strong, weak, held_out = map(self.spread, _SPREADS)
+        _, distance, _, strong, weak, held_out = map(self.spread, _SPREADS)
         over = f"Over {len(self.pairs)} ordered pairs of {len(self.spaces)} runs"
         if strong.pairs < len(self.pairs):
             over = f"Over the {strong.pairs} of {len(self.pairs)} ordered pairs whose codes vary"
@@ -160,7 +165,9 @@ class SpaceAgreement:
         text += f"; held out {held_out})." if held_out.pairs else ")."
         if not strong.pairs:
             text = "The codes do not vary, so they have no MCC."
-        return f"{text} The affine distance of the priors is at most {distance}." if distance.pairs else text
+        if not distance.pairs:
+            return text
+        return f"{text} The affine distance of the priors is at most {distance}, in units of the target's spread."
 
     @property
     def notes(self) -> list[str]:

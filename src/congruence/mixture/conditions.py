@@ -1,4 +1,4 @@
-"""Conditions of the hierarchy, P1 to P3 and F1 to F4, and the tests of P1, of P2 and of the fit to the data."""
+"""Conditions of the hierarchy, P1 to P3 and F1 to F4, the axes of P2, and the test of the fit to the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from congruence.mixture.priors import FLAT, GaussianMixture
 from congruence.result import Finding, Status
 
 _ABOUT = {
-    "P1": "the latents follow a Gaussian mixture",
+    "P1": "the prior is a Gaussian mixture, and the latents follow it",
     "P2": "latents are independent within components, and two components have distinct variance ratios",
     "P3": "the discrete variables behind the components can be recovered by counting",
     "F1": "the decoder is piecewise affine",
@@ -30,10 +30,6 @@ _ABOUT = {
 }
 NAMES = ("P1", "P2", "P3", "F1", "F2", "F3", "F4")
 _SHOWN = 8  # coordinates of a latent, or variance ratios, in a sentence
-_NEAR, _FAR = 0.05, 0.15  # distance of two distributions, beyond chance: indistinguishable below, different above
-_FEWEST_CODES = 100  # with fewer, chance alone exceeds _FAR
-_DRAWS = 10_000  # from the prior, with which codes are compared
-_FITTED_ROWS = 4000  # of codes that mixtures are fitted to; half are held out
 _DATA_ROWS = 500  # of data and of draws in the test of the fit
 _SHUFFLES = 99
 _CORRELATED = 10.0  # times the tolerance: a larger correlation is not rounding or estimation error
@@ -125,79 +121,6 @@ def make_condition(
     return HierarchyCondition(finding, exact, pair, numbers or {})
 
 
-def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> HierarchyCondition:
-    """P1: the prior is a Gaussian mixture by construction; test whether the codes, (n, m), follow it.
-
-    The log densities of the codes are compared with those of draws from the prior, and the mean responsibilities with
-    the weights. The number of components selected by held-out likelihood is also reported. Fewer than 100 codes can
-    refute the prior but not support it. In a model that fits, draws from the posterior follow the prior; posterior
-    means, which `encode` returns, vary less where posteriors are wide, and can then refute a correct prior.
-    """
-    kind = f"By construction, the prior is a mixture of {prior.components} Gaussians in {prior.dimension} dimensions"
-    if prior.degenerate:
-        kind += f", {len(prior.degenerate)} of them degenerate, which P1 allows"
-    if codes is None:
-        return make_condition("P1", "holds", f"{kind}. There are no codes to compare with it.", exact=True)
-    z = to_numpy(as_matrix(codes, "codes")).astype(np.float64, copy=False)
-    if z.shape[1] != prior.dimension:
-        raise InputError(f"codes must have {prior.dimension} columns, one for each latent; got {z.shape[1]}")
-    if prior.degenerate:
-        return make_condition("P1", "unknown", f"{kind}. It has no density, so the codes were not compared with it.")
-    from scipy.stats import ks_2samp
-
-    distance = float(ks_2samp(prior.log_density(z), prior.log_density(prior.sample(_DRAWS, seed=seed))).statistic)
-    shift = float(np.abs(prior.responsibilities(z).mean(0) - prior.weights).sum() / 2)
-    beyond = max(distance, shift) - (1.63 / math.sqrt(len(z)) + 1.63 / math.sqrt(_DRAWS))  # the 1 % critical value
-    status: Status = "holds" if beyond <= _NEAR else "fails" if beyond >= _FAR else "ambiguous"
-    if status != "fails" and len(z) < _FEWEST_CODES:
-        status = "unknown"
-    selected = select_components(z, prior.components, seed=seed)
-    evidence = (
-        f"{kind}. The log densities of {len(z)} codes and of draws from the prior differ by {distance:.2g} "
-        f"(Kolmogorov-Smirnov), the mean responsibilities and the weights by {shift:.2g}. Held-out likelihood selects "
-        f"{selected} components for the codes."
-    )
-    if status == "unknown":
-        evidence += f" A test needs at least {_FEWEST_CODES} codes."
-    numbers = {"log_density_distance": distance, "weight_distance": shift, "components_by_likelihood": selected}
-    return make_condition("P1", status, evidence, numbers=numbers)
-
-
-def select_components(z: Float, about: int, *, seed: int = 0) -> int:
-    """The fewest components whose held-out log likelihood is within one standard error of the best.
-
-    Candidates are small numbers and numbers near `about`. Covariances are full, or diagonal for more than 20 latents.
-    Latents are standardised first; constant ones are left out.
-    """
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture as Fitted
-
-    spread = z.std(0)
-    varies = spread > FLAT * np.abs(z).max(0)
-    if not varies.any():
-        return 1
-    z = (z[:, varies] - z[:, varies].mean(0)) / spread[varies]
-    order = np.random.default_rng(seed).permutation(len(z))[:_FITTED_ROWS]
-    half = len(order) // 2
-    train, held_out = z[order[:half]], z[order[half:]]
-    tried = sorted({1, 2, about // 2, about - 1, about, about + 1, about + 2, 2 * about} & set(range(1, half // 4)))
-    if not tried:
-        return 1
-    kind = "full" if z.shape[1] <= 20 else "diag"
-    scores = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for count in tried:
-            fitted = Fitted(count, covariance_type=kind, reg_covar=1e-6, random_state=seed, n_init=2)
-            scores[count] = fitted.fit(train).score_samples(held_out)
-    best = max(tried, key=lambda count: scores[count].mean())
-    losses = {count: scores[best] - scores[count] for count in tried}
-    close = (count for count, lost in losses.items() if lost.mean() <= lost.std() / math.sqrt(len(held_out)))
-    return next(close, best)
-
-
 def judge_data(outputs: Float, data: Any, *, seed: int = 0) -> HierarchyCondition:
     """Test whether draws of the whole model, (n, p), differ from the data: energy distance with a permutation null.
 
@@ -240,19 +163,23 @@ class CanonicalAxes:
     gap: float  # smallest difference between the logarithms of two ratios; infinite for one latent
     correlation: float  # largest within any component along the axes
     frame: str  # "given" (the latents themselves) or "found" (generalised eigenvectors)
-    condition: HierarchyCondition
+    status: Status  # whether independence and distinct ratios hold along these axes
+    condition: HierarchyCondition  # P2, which is about the latents themselves
 
 
 def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed: int = 0) -> CanonicalAxes:
-    """Find axes along which P2 holds.
+    """Find axes along which latents are independent within components, and judge P2.
 
-    P2 requires that latents are independent given the component, and that two components exist with distinct variance
-    ratios. The generalised eigenvectors V of their covariances make both diagonal; P2 holds in some affine frame
-    exactly where V^T S V is diagonal for all covariances S.
+    P2 requires that the latents themselves are independent given the component, and that two components exist with
+    distinct variance ratios. The generalised eigenvectors V of two covariances make both diagonal. Where V^T S V is
+    diagonal for all covariances S, P2 holds for the latents V^T z of the same model in other coordinates; P2 of the
+    given latents fails, and of the theorems only those up to an affine map apply to them.
 
     Parameters
     ----------
     prior : GaussianMixture
+        A mixture that was fitted with constrained covariances ("diag", "spherical", "tied") does not decide P2, since
+        the fit assumed what P2 asserts.
     tolerance : float
         Largest correlation within a component that counts as none. For a prior estimated from n rows, use about
         4 / sqrt(n * smallest weight).
@@ -270,28 +197,56 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
     if best is None:
         if prior.components == 1:
             evidence = "The prior has one component; P2 needs the variances of at least two."
-            condition = make_condition("P2", "fails", evidence, exact=True)
+            condition = make_condition("P2", "fails", evidence, exact=not prior.fitted)
         else:
             evidence = "Fewer than two components have a density, so variance ratios are undefined."
             condition = make_condition("P2", "unknown", evidence)
-        return CanonicalAxes(np.eye(m), None, np.full(m, math.nan), math.nan, in_latents, "given", condition)
+        status = condition.status
+        return CanonicalAxes(np.eye(m), None, np.full(m, math.nan), math.nan, in_latents, "given", status, condition)
     pair, ratios, axes, gap = best
     frame = "found"
     if in_latents <= tolerance:  # the latents themselves are the axes
         variances = prior.covariances[:, range(m), range(m)]
         frame, axes, ratios = "given", np.eye(m), variances[pair[0]] / variances[pair[1]]
-        gap = float(np.diff(np.sort(np.log(ratios))).min()) if m > 1 else math.inf
+        gap = smallest_gap(ratios)
     correlation = largest_correlation(axes.T @ prior.covariances @ axes)
     status = _judge_axes(gap, correlation, frame, tolerance)
-    where = "the latents" if frame == "given" else "the generalised eigenvectors"
     listed = ", ".join(f"{ratio:.3g}" for ratio in ratios[:_SHOWN]) + (", ..." if m > _SHOWN else "")
-    evidence = (
-        f"Along {where}, the largest correlation within a component is {correlation:.2g}. The variances of components "
-        f"{pair[0]} and {pair[1]} have ratios {listed}; the smallest gap between their logarithms is {gap:.2g}."
+    ratio_words = (
+        f"The variances of components {pair[0]} and {pair[1]} have ratios {listed}; the smallest gap between "
+        f"their logarithms is {gap:.2g}."
     )
+    found: Status = status
+    if frame == "given":
+        evidence = f"Latents correlate by at most {correlation:.2g} within a component. {ratio_words}"
+    else:
+        found = "fails" if in_latents > _CORRELATED * tolerance else "ambiguous"
+        evidence = (
+            f"Latents correlate by up to {in_latents:.2g} within a component, and by at most {correlation:.2g} along "
+            f"the generalised eigenvectors. {ratio_words}"
+        )
+        if status == "holds":
+            evidence += (
+                " The covariances are A D_j A^T with one matrix A, so P2 holds for the model in the coordinates of "
+                "these axes, and not for the latents as given: for them only the affine statements follow."
+            )
+    if prior.fitted not in ("", "full"):
+        found = "unknown"
+        evidence = (
+            f"The mixture was fitted with {prior.fitted} covariances, which do not show what P2 asserts. {evidence}"
+        )
+    elif prior.fitted:
+        found = "unknown" if found != "fails" else found
+        evidence = f"The mixture was fitted to rows that are not given, so its errors are unknown. {evidence}"
     numbers = {"pair": list(pair), "ratios": ratios.tolist(), "gap": gap, "correlation": correlation, "frame": frame}
-    condition = make_condition("P2", status, evidence, exact=status != "ambiguous", numbers=numbers)
-    return CanonicalAxes(axes, pair, ratios, gap, correlation, frame, condition)
+    exact = found in ("holds", "fails") and not prior.fitted
+    condition = make_condition("P2", found, evidence, exact=exact, numbers=numbers | {"in_latents": in_latents})
+    return CanonicalAxes(axes, pair, ratios, gap, correlation, frame, status, condition)
+
+
+def smallest_gap(ratios: Float) -> float:
+    """The smallest difference between the logarithms of two variance ratios; infinite for a single one."""
+    return float(np.diff(np.sort(np.log(ratios))).min()) if len(ratios) > 1 else math.inf
 
 
 def _most_distinct_pair(prior: GaussianMixture, seed: int) -> tuple[tuple[int, int], Float, Float, float] | None:

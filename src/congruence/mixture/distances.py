@@ -55,13 +55,22 @@ class AffineDistance:
     matrix: Float  # (m, m), invertible
     shift: Float  # (m,)
     before: L2  # without a map
-    starts: int  # initial maps from matchings of components
+    unit: float  # of the standardised distance: the fourth root of the determinant of the covariance of the target
+    starts: int  # initial maps from matchings of components, and of one component onto one
     refined: int  # starts that were minimised
 
     @property
     def distance(self) -> float:
         """The L2 distance after the map: at least 0, lower is closer, an upper bound."""
         return self.l2.distance
+
+    @property
+    def standardised(self) -> float:
+        """The distance in units of the spread of the target: that of latents in which its covariance is 1.
+
+        Invariant under affine maps of both mixtures, while `distance` grows if both are squeezed.
+        """
+        return self.unit * self.distance
 
     @property
     def relative(self) -> float:
@@ -76,6 +85,7 @@ class AffineDistance:
         """The numbers and the map, as in the JSON."""
         return {
             "distance": self.distance,
+            "standardised": self.standardised,
             "relative": self.relative,
             "bound": "upper",
             "before": self.before.to_dict(),
@@ -86,9 +96,10 @@ class AffineDistance:
         }
 
     def __str__(self) -> str:
+        before = self.unit * self.before.distance
         return (
-            f"affine distance <= {self.distance:.4g} (relative {self.relative:.3g}; "
-            f"{self.before.distance:.4g} without a map), from {self.refined} of {self.starts} starts"
+            f"affine distance <= {self.standardised:.4g} in units of the target's spread (relative "
+            f"{self.relative:.3g}; {before:.4g} without a map), from {self.refined} of {self.starts} starts"
         )
 
 
@@ -194,7 +205,8 @@ def affine_distance(
         Standard deviation of Gaussian noise added to the image and to prior_b, in the coordinates of prior_b. Needed
         if single components lie on subspaces; if a whole mixture does, the map is between the two subspaces.
     refined : int
-        Number of starts, the most promising first, that are minimised by BFGS.
+        Number of starts of each kind (matchings of all components; one component onto one), the most promising first,
+        that are minimised by BFGS.
     seed : int
         Seed of the matchings, which are sampled if there are too many components to try all.
 
@@ -235,7 +247,7 @@ def affine_distance(
         identity = (np.eye(prior_a.dimension), np.zeros(prior_a.dimension))
         tried = [identity, *(_joined(start, a, b) for start in starts)]
         chosen = min(tried, key=lambda affine: distance_after(affine).log_distance)
-    return AffineDistance(distance_after(chosen), *chosen, before, len(starts), minimised)
+    return AffineDistance(distance_after(chosen), *chosen, before, b.unit, len(starts), minimised)
 
 
 class _Whitening:
@@ -250,6 +262,7 @@ class _Whitening:
         self.back = axes[:, varying] * np.sqrt(values[varying])  # (m, r): back @ white projects onto these directions
         self.idle = axes[:, ~varying].T  # (m - r, m), orthonormal, the other directions
         self.mean = prior.mean
+        self.unit = math.exp(np.log(values[varying]).sum() / 4)
 
 
 def _joined(theta: Float, a: _Whitening, b: _Whitening) -> tuple[Float, Float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
-from congruence.checks import check_integer
+from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 from congruence.mixture._assumptions import (
     AFFINE,
@@ -26,7 +26,7 @@ from congruence.mixture._assumptions import (
     combine_runs,
 )
 from congruence.mixture._models import MixtureModel, as_models
-from congruence.mixture._options import MixtureOptions
+from congruence.mixture._options import CODES, MixtureOptions
 from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
 from congruence.mixture.conditions import NAMES
 from congruence.mixture.priors import GaussianMixture
@@ -40,7 +40,17 @@ from congruence.tables.table import as_labels
 if TYPE_CHECKING:
     from congruence.document import Document
 
-_PAIR_COLUMNS = ("source", "target", "distance", "relative", "before", "strong", "weak", "weak_held_out")
+_PAIR_COLUMNS = (
+    "source",
+    "target",
+    "distance",
+    "standardised",
+    "relative",
+    "before",
+    "strong",
+    "weak",
+    "weak_held_out",
+)
 _STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
 _HEADLINES = (  # by the row of Table 1
     "No theorem is known to apply",
@@ -234,14 +244,16 @@ def examine_mixture(
 
     Parameters
     ----------
-    prior : GaussianMixture, fitted scikit-learn mixture, or model with `mixture_prior()`; or a mapping of these
-        A trained model provides its decoder and noise. For several runs, pass a mapping of name to model, or of name to
+    prior : GaussianMixture, or anything that can be converted to one; or a mapping of name to these
+        A fitted scikit-learn mixture, a torch mixture of normal distributions, a model with `mixture_prior()`, arrays
+        (weights, means, covariances), a mapping or an object with these names, or the path of a .npz file. A trained
+        model provides its decoder and noise. For several runs, pass a mapping of name to model, or of name to
         `MixtureModel`, which holds prior, decoder and codes; they are examined one by one and compared.
     decoder : torch module, optional
         From m latents to n outputs; without it the conditions on the decoder are unknown.
     codes : array, frame or table, (rows, m), optional
-        Latents of the data. They are compared with the prior, and the decoder is examined at them; by default it is
-        examined at draws from the prior.
+        Latents of the data, at which the decoder is examined; by default it is examined at draws from the prior. Draws
+        from posteriors are compared with the prior, posterior means are not (`codes_are`).
     data : (rows, n), optional
         Observations, compared with draws of the whole model.
     progress : callable, optional
@@ -257,9 +269,11 @@ def examine_mixture(
     Kivva et al. 2022, Theorems 3.9 and 3.10, Table 1.
     """
     check_integer("rows", options.rows, 2)
+    if options.codes_are is not None:
+        check_choice("codes_are", options.codes_are, CODES)
     progress = progress or (lambda what, done, total: None)
     models = as_models(prior, decoder, codes, data, options.noise)
-    priors = {name: _mixture(name, model, named=isinstance(prior, Mapping)) for name, model in models.items()}
+    priors = {name: _mixture(name, model, named=len(models) > 1 or name != "model") for name, model in models.items()}
     values, labels, notes, files = _read_codes(models, options)
     runs, spaces = [], []
     for i, (name, model) in enumerate(models.items()):
@@ -291,6 +305,7 @@ def examine_mixture(
             "models": ", ".join(dict.fromkeys(run.model or run.name for run in runs)),
             "components of the prior": [run.components for run in runs],
             "rows": rows,
+            "codes are": options.codes_are,
             "assumptions checked": options.check,
             "tolerance": options.tolerance,
             "largest prior checked": options.max_components,
@@ -341,6 +356,7 @@ def _examine_run(
             model.decoder,
             codes,
             model.data,
+            codes_are=options.codes_are or model.codes_are,
             noise=model.noise,
             tolerance=options.tolerance,
             seed=options.seed,

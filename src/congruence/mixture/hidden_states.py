@@ -66,6 +66,7 @@ class Structure:
         return "; ".join(f"{d} states on latents {list(n)}" for n, d in self.key) or "one state"
 
 
+_MERGED = "two components have the same labels on all latents"
 _NO_VARIABLES = Structure((), (), np.zeros((1, 0), dtype=int), np.ones(()))  # behind a single component
 
 
@@ -73,7 +74,7 @@ _NO_VARIABLES = Structure((), (), np.zeros((1, 0), dtype=int), np.ones(()))  # b
 class HiddenStates:
     """The result of `recover_hidden_states`."""
 
-    status: Status  # "holds" (recovered) or "unknown"
+    status: Status  # "holds" (recovered), "fails" (the counts exclude P3) or "unknown"
     structure: Structure | None  # None if no structure is consistent
     confidence: float  # from 0 to 1: share of halves of the sample, or of a decade of tolerances, that agree
     components: int  # J, the number of components that were distinguished
@@ -125,8 +126,10 @@ def recover_hidden_states(
     Returns
     -------
     HiddenStates
-        With status "unknown", and the reason, where components are not clearly separated, counts fit no structure, or
-        halves of the sample disagree. Counting is exponential in the number of latents, at most 12.
+        With status "fails" where the counts of a mixture, stable over a decade of tolerances, exclude every structure
+        that P3 allows; with status "unknown", and the reason, where components are not clearly separated, counts of a
+        sample fit no structure, or halves of the sample disagree. Counting is exponential in the number of latents, at
+        most 12.
 
     References
     ----------
@@ -202,7 +205,8 @@ def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int |
         apart = differences[differences > tolerance]
         separation = float(apart.min()) if apart.size else 0.0
         if isinstance(structure, str):
-            return HiddenStates("unknown", None, 0.0, count, separation, structure)
+            excluded: Status = "unknown" if structure == _MERGED else "fails"
+            return HiddenStates(excluded, None, 0.0, count, separation, structure)
         return HiddenStates("holds", structure, 1.0, count, separation, f"at a tolerance of {tolerance:g}")
     floor = _FLOOR
     if rows is not None:
@@ -220,6 +224,7 @@ def _over_tolerances(mixture: GaussianMixture, differences: Float, floor: float)
     widths = np.log10(limits[1:] / limits[:-1])
     reason = "the differences of components vary continuously, so no tolerance separates them"
     candidates: list[tuple[Structure, float, int]] = []
+    excluded = None
     for index in np.argsort(-widths, kind="stable")[:20]:
         if widths[index] < _DECADES / 2 or limits[index] > max(_NOISE, floor):
             continue
@@ -228,8 +233,12 @@ def _over_tolerances(mixture: GaussianMixture, differences: Float, floor: float)
             candidates.append((outcome, float(widths[index]), int(index)))
         else:
             reason = outcome
+            # Under P3 counts are products of numbers of states, so counts that fit no structure exclude it.
+            if excluded is None and widths[index] >= _CLEAR and outcome != _MERGED:
+                excluded = outcome
     if not candidates:
-        return HiddenStates("unknown", None, 0.0, mixture.components, math.nan, reason)
+        why: Status = "unknown" if excluded is None else "fails"
+        return HiddenStates(why, None, 0.0, mixture.components, math.nan, excluded or reason)
     structure, width, index = max(candidates, key=lambda c: (c[1] >= _CLEAR, len(c[0].dims), c[1]))
     richer = any(len(other.dims) > len(structure.dims) for other, _, _ in candidates)
     status: Status = "holds" if width >= _DECADES and not richer else "unknown"
@@ -269,7 +278,7 @@ def find_structure(labels: Array, weights: Float) -> Structure | str:
     if count == 1:
         return _NO_VARIABLES
     if len(np.unique(labels, axis=0)) < count:
-        return "two components have the same labels on all latents"
+        return _MERGED
     sizes = _count_states(labels)
     if isinstance(sizes, str):
         return sizes

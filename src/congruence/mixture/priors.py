@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, listing, to_numpy
-from congruence.checks import check_integer
+from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 
 FLAT = 1e-12  # relative to the largest variance of the mixture: directions with less variance are degenerate
@@ -18,6 +21,8 @@ _WEIGHT_SUM_ERROR = 1e-4  # models store weights in float32
 _COVARIANCE_ERROR = 1e-5  # relative to the largest entry: asymmetry, or a negative eigenvalue, that is rounding
 LOG_2PI = math.log(2 * math.pi)
 _FIELDS = ("weights", "means", "covariances")
+FITS = ("", "full", "diag", "spherical", "tied")
+_LARGEST_FILE = 2**28  # bytes of the arrays of a prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,7 @@ class GaussianMixture:
     weights: Float  # (J,), above 0
     means: Float  # (J, m)
     covariances: Float  # (J, m, m)
+    fitted: str = ""  # covariance type if the mixture was fitted to data; "" if it is known, as the prior of a model
 
     def __post_init__(self) -> None:
         weights, means, covariances = (_as_numbers(getattr(self, name), name) for name in _FIELDS)
@@ -59,7 +65,7 @@ class GaussianMixture:
         object.__setattr__(self, "covariances", _symmetrise(covariances))
 
     @classmethod
-    def from_arrays(cls, weights: Any, means: Any, covariances: Any) -> GaussianMixture:
+    def from_arrays(cls, weights: Any, means: Any, covariances: Any, fitted: Any = "") -> GaussianMixture:
         """Create a mixture from arrays or tensors; components of weight 0 are left out.
 
         Parameters
@@ -70,6 +76,8 @@ class GaussianMixture:
             Or (J,) if m = 1.
         covariances : (J, m, m), (J, m) or (J,)
             Matrices, variances along each axis, or one variance for all axes.
+        fitted : str
+            Covariance type ("full", "diag", "spherical", "tied") if the mixture was fitted to data; "" if it is known.
         """
         arrays = zip(_FIELDS, (weights, means, covariances), strict=True)
         weights, means, covariances = (_as_numbers(x, name, scalar=False) for name, x in arrays)
@@ -84,7 +92,8 @@ class GaussianMixture:
                 f"{len(weights)}, {len(means)} and {len(covariances)}"
             )
         positive = weights != 0
-        return cls(weights[positive], means[positive], covariances[positive])
+        check_choice("fitted", str(fitted), FITS)
+        return cls(weights[positive], means[positive], covariances[positive], str(fitted))
 
     @classmethod
     def from_sklearn(cls, fitted: Any) -> GaussianMixture:
@@ -94,7 +103,7 @@ class GaussianMixture:
         covariances = fitted.covariances_
         if fitted.covariance_type == "tied":
             covariances = np.repeat(covariances[None], len(fitted.means_), axis=0)
-        return cls.from_arrays(fitted.weights_, fitted.means_, covariances)
+        return cls.from_arrays(fitted.weights_, fitted.means_, covariances, fitted.covariance_type)
 
     @classmethod
     def from_model(cls, model: Any) -> GaussianMixture:
@@ -102,6 +111,33 @@ class GaussianMixture:
         if not hasattr(model, "mixture_prior"):
             raise InputError(f"model must have a method mixture_prior(); {type(model).__name__} has none")
         return cls.from_arrays(*model.mixture_prior())
+
+    @classmethod
+    def from_torch(cls, distribution: Any) -> GaussianMixture:
+        """Convert a torch `MixtureSameFamily` of `MultivariateNormal`, `Normal` or independent `Normal`."""
+        parts = distribution.component_distribution
+        kind = type(getattr(parts, "base_dist", parts)).__name__
+        if kind not in ("MultivariateNormal", "Normal"):
+            raise InputError(f"the components of distribution must be normal; got {kind}")
+        spread = parts.covariance_matrix if kind == "MultivariateNormal" else parts.variance
+        return cls.from_arrays(distribution.mixture_distribution.probs, parts.mean, spread)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> GaussianMixture:
+        """Read `weights`, `means`, `covariances` and perhaps `fitted` from a .npz file, which is never unpickled."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                size = sum(info.file_size for info in archive.infolist())
+            if size > _LARGEST_FILE:
+                raise InputError(f"prior {path} holds {size} bytes; at most {_LARGEST_FILE} are read")
+            with np.load(path, allow_pickle=False) as parts:
+                found = {name: parts[name] for name in (*_FIELDS, "fitted") if name in parts}
+        except (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"prior {path} cannot be read as a .npz file of numbers: {error}") from error
+        missing = [name for name in _FIELDS if name not in found]
+        if missing:
+            raise InputError(f"prior {path} must have weights, means and covariances; {missing[0]} is missing")
+        return cls.from_arrays(**found)
 
     @classmethod
     def product(cls, parts: Sequence[GaussianMixture]) -> GaussianMixture:
@@ -146,12 +182,12 @@ class GaussianMixture:
         size = max(float(np.linalg.eigvalsh(self.covariance)[-1]), np.finfo(float).tiny)
         return tuple(int(j) for j in np.flatnonzero(least <= FLAT * size))
 
-    def draw(self, n: int, *, seed: int = 0) -> Draw:
-        """Draw n rows with the component of each."""
+    def draw(self, n: int, *, seed: int = 0, noise: Any = None) -> Draw:
+        """Draw n rows with the component of each; `noise`, (n, m), replaces the standard normal numbers."""
         n = check_integer("n", n)
         rng = np.random.default_rng(seed)
         states = rng.choice(self.components, size=n, p=self.weights)
-        normal = rng.normal(size=(n, self.dimension))
+        normal = rng.normal(size=(n, self.dimension)) if noise is None else np.asarray(noise)
         values, axes = np.linalg.eigh(self.covariances)
         roots = axes * np.sqrt(np.maximum(values, 0))[:, None]  # (J, m, m), root @ root.T = covariance
         latents = self.means[states].copy()
@@ -195,7 +231,8 @@ class GaussianMixture:
         if matrix.ndim != 2 or matrix.shape[1] != self.dimension:
             raise InputError(f"matrix must have shape (k, {self.dimension}); got {matrix.shape}")
         shift = np.broadcast_to(_as_numbers(shift, "shift"), (len(matrix),))
-        return GaussianMixture(self.weights, self.means @ matrix.T + shift, matrix @ self.covariances @ matrix.T)
+        covariances = matrix @ self.covariances @ matrix.T
+        return GaussianMixture(self.weights, self.means @ matrix.T + shift, covariances, self.fitted)
 
     def to_dict(self) -> dict[str, Any]:
         """Weights, means and covariances as lists, as in the JSON."""
@@ -203,17 +240,36 @@ class GaussianMixture:
 
 
 def as_mixture(prior: Any, name: str = "prior") -> GaussianMixture:
-    """Return a mixture, a fitted scikit-learn mixture or the prior of a model as a `GaussianMixture`."""
+    """Return a mixture in any of its forms as a `GaussianMixture`.
+
+    A `GaussianMixture`, a fitted scikit-learn mixture, a torch mixture of normal distributions, a model with
+    `mixture_prior()`, arrays (weights, means, covariances), a mapping or an object with these names, or a .npz file.
+    """
     if isinstance(prior, GaussianMixture):
         return prior
     if hasattr(prior, "mixture_prior"):
         return GaussianMixture.from_model(prior)
     if hasattr(prior, "covariances_"):
         return GaussianMixture.from_sklearn(prior)
+    if hasattr(prior, "mixture_distribution"):
+        return GaussianMixture.from_torch(prior)
+    if isinstance(prior, str | Path):
+        return GaussianMixture.from_file(prior)
+    if is_array_mapping(prior):
+        return GaussianMixture.from_arrays(**{key: prior[key] for key in (*_FIELDS, "fitted") if key in prior})
+    if isinstance(prior, list | tuple) and len(prior) == len(_FIELDS):
+        return GaussianMixture.from_arrays(*prior)
+    if all(hasattr(prior, field) for field in _FIELDS):
+        return GaussianMixture.from_arrays(*(getattr(prior, field) for field in _FIELDS))
     raise InputError(
-        f"{name} must be a GaussianMixture, a fitted scikit-learn mixture or a model with mixture_prior(); got "
-        f"{type(prior).__name__}"
+        f"{name} must be a GaussianMixture, a fitted scikit-learn mixture, a model with mixture_prior(), arrays of "
+        f"weights, means and covariances, or a .npz file of them; got {type(prior).__name__}"
     )
+
+
+def is_array_mapping(prior: Any) -> bool:
+    """Whether this is a mapping with the arrays of one mixture, and not one of names to models."""
+    return isinstance(prior, Mapping) and all(name in prior for name in _FIELDS)
 
 
 def _as_numbers(x: Any, name: str, *, scalar: bool = True) -> Float:

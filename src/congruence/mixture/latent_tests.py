@@ -1,0 +1,317 @@
+"""P1 and P2 on a sample: do the latents follow a mixture, and which departures would the test notice?
+
+The theorems are about the distribution of the latents Z. Draws of it, one from the posterior of each observation or
+the latents themselves, can be compared with a prior. Posterior means cannot: their distribution differs from the prior
+even in an exact model. Null distributions and power are simulated; a mixture that was fitted to data is fitted again
+to every simulated sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Float, as_matrix, to_numpy
+from congruence.errors import InputError
+from congruence.formatting import percent
+from congruence.mixture.conditions import HierarchyCondition, largest_correlation, make_condition, smallest_gap
+from congruence.mixture.priors import FLAT, GaussianMixture
+from congruence.result import Status
+
+_SIMULATIONS = 99  # of the null, so that the test has a level of exactly 1 % for a prior that is known
+LEVEL = 0.01
+_ALTERNATIVES = 20  # simulated samples of each departure
+_ENOUGH = 0.9  # power from which a test that does not refute counts as support
+_REFERENCE = 10_000  # draws that estimate the distribution of the log density
+_DEPARTURES = ("weights", "means", "covariances", "skewness", "log density", "tails")  # tails: heavy or light
+_FITTED_MOMENTS = 3  # the first of these, which EM equalises
+_STEPS, _SETTLED = 30, 1e-5  # of EM, and its relative gain that ends it
+_LARGEST = 1e30  # standard deviations, so that powers do not overflow
+_CORRELATION = 0.2  # within components, of which the power for P2 is simulated
+_FITTED_ROWS = 4000  # of codes that mixtures are fitted to for the number of components; half are held out
+_GAP_ERRORS = 4.0  # standard errors that a gap of log variance ratios must exceed
+_ROWS_PER_PARAMETER = 3  # of a mixture with full covariances that is fitted again
+_NO_CODES = "There are no latents to compare with it."
+_MEANS = (
+    "The codes are posterior means, which vary less than the prior in an exact model; they are not compared with it."
+)
+_UNKNOWN_KIND = "They may be posterior means, which vary less than the prior in an exact model: set codes_are."
+
+
+def _draw_noise(kind: str, size: tuple[int, ...], rng: np.random.Generator) -> Float:
+    """Independent noise of mean 0 and variance 1 in place of Gaussian noise."""
+    if kind == "t5":
+        return np.asarray(rng.standard_t(5, size=size) / math.sqrt(5 / 3))
+    return np.asarray((rng.gamma(4.0, size=size) - 4.0) / 2.0)
+
+
+ALTERNATIVES = {  # within components
+    "t5": "t-distributed components (5 degrees of freedom)",
+    "gamma": "gamma-distributed components (skewness 1)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LatentTest:
+    """Whether a sample of latents follows a mixture."""
+
+    mixture: GaussianMixture  # as tested: fitted again to the sample if it was a fit
+    p: float
+    departure: str  # the largest
+    power: Mapping[str, float]  # share of simulated samples of each alternative that are refuted; empty if refuted
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the sample departs from the mixture, at a level of 1 %."""
+        return self.p <= LEVEL
+
+    @property
+    def status(self) -> Status:
+        """A test that does not refute is support only where it would notice the alternatives."""
+        if self.refuted:
+            return "fails"
+        return "holds" if min(self.power.values()) >= _ENOUGH else "unknown"
+
+    @property
+    def words(self) -> str:
+        """The outcome and its power, as sentences."""
+        if self.refuted:
+            return f"do not follow it (p = {self.p:.2g}); the largest departure is in the {self.departure}."
+        noticed = " and ".join(f"{ALTERNATIVES[name]} in {percent(share)}" for name, share in self.power.items())
+        return (
+            f"do not refute it (p = {self.p:.2g}). Power at this number of rows: with the same means and covariances, "
+            f"{noticed} of {_ALTERNATIVES} simulations each are refuted."
+        )
+
+
+def judge_prior(
+    prior: GaussianMixture, codes: Any = None, *, codes_are: str | None = None, seed: int = 0
+) -> tuple[HierarchyCondition, LatentTest | None]:
+    """P1, and the test of it if there is one.
+
+    The prior of a model is a mixture by construction; a mixture that was fitted to data is an assumption about them.
+    Draws of latents, (n, m), are tested. Codes of an unknown kind may be posterior means: they can support P1 but not
+    refute it, unless the prior was fitted to them.
+    """
+    kind = f"a mixture of {prior.components} Gaussians in {prior.dimension} dimensions"
+    if prior.degenerate:
+        kind += f", {len(prior.degenerate)} of them degenerate, which P1 allows"
+    kind = f"The prior was fitted to data as {kind}." if prior.fitted else f"By construction, the prior is {kind}."
+    without: Status = "unknown" if prior.fitted else "holds"
+    if codes is None or codes_are == "means":
+        kind += f" {_NO_CODES if codes is None else _MEANS}"
+        return make_condition("P1", without, kind, exact=not prior.fitted), None
+    z = to_numpy(as_matrix(codes, "codes")).astype(np.float64, copy=False)
+    if z.shape[1] != prior.dimension:
+        raise InputError(f"codes must have {prior.dimension} columns, one for each latent; got {z.shape[1]}")
+    if prior.degenerate:
+        return make_condition("P1", "unknown", f"{kind} It has no density, so it was not compared with codes."), None
+    far = _LARGEST * math.sqrt(float(np.trace(prior.covariance)))
+    z = np.clip(z, prior.mean - far, prior.mean + far)
+    test = follow_mixture(prior, z, seed=seed)
+    if test is None:
+        why = f"{len(z)} codes are too few to estimate it, so it was not tested."
+        return make_condition("P1", "unknown", f"{kind} {why}"), None
+    selected = select_components(z, prior.components, seed=seed)
+    drawn = "draws" if codes_are == "draws" else "codes"
+    evidence = f"{kind} {len(z)} {drawn} {test.words} Held-out likelihood selects {selected} components for them."
+    status = test.status
+    if test.refuted and codes_are is None and not prior.fitted:
+        status = "unknown"
+        evidence += f" {_UNKNOWN_KIND}"
+    elif test.refuted and prior.fitted:
+        evidence += " Another fit, or one with more components, may follow them: P1 does not bound their number."
+    numbers = {
+        "p": test.p,
+        "departure": test.departure,
+        "power": dict(test.power),
+        "components_by_likelihood": selected,
+    }
+    return make_condition("P1", status, evidence, numbers=numbers), test
+
+
+def follow_mixture(prior: GaussianMixture, z: Float, *, seed: int = 0) -> LatentTest | None:
+    """Test whether the rows of z, (n, m), are draws from a mixture; None if there are too few to fit it again."""
+    rng = np.random.default_rng(seed)
+    n, mixture = len(z), prior
+    if prior.fitted:
+        if n < _ROWS_PER_PARAMETER * prior.components * (prior.dimension + 3) * prior.dimension / 2:
+            return None
+        mixture = refit(prior, z)
+    reference = np.sort(mixture.log_density(mixture.sample(_REFERENCE, seed=seed)))
+
+    def statistic(sample: Float) -> Float:
+        if not prior.fitted:
+            return _departures(mixture, sample, reference)
+        values = _departures(refit(mixture, sample), sample, reference)
+        values[:_FITTED_MOMENTS] = 0.0  # up to convergence, the fit makes them those of the mixture
+        return values
+
+    null = np.array([statistic(_draw(mixture, n, rng)) for _ in range(_SIMULATIONS)])
+    p, worst = _p_value(null, statistic(z))
+    power = {}
+    if p > LEVEL:
+        for kind in ALTERNATIVES:
+            others = (statistic(_draw(mixture, n, rng, kind)) for _ in range(_ALTERNATIVES))
+            power[kind] = float(np.mean([_p_value(null, other)[0] <= LEVEL for other in others]))
+    return LatentTest(mixture, p, _DEPARTURES[worst], power)
+
+
+def judge_estimated_axes(mixture: GaussianMixture, rows: int, *, seed: int = 0) -> HierarchyCondition:
+    """P2 of a mixture that was fitted, with full covariances, to this number of rows.
+
+    The largest correlation within a component is compared with fits to draws of the same mixture without correlations.
+    An estimate never shows that a correlation is 0: P2 is supported where correlations of 0.2 would be noticed.
+    """
+    rng = np.random.default_rng(seed)
+    m = mixture.dimension
+    if mixture.components == 1:
+        return make_condition("P2", "fails", "The prior has one component; P2 needs the variances of at least two.")
+
+    def with_correlation(value: float) -> GaussianMixture:
+        spread = np.sqrt(np.diagonal(mixture.covariances, axis1=1, axis2=2))  # (J, m)
+        matrix = np.eye(m) + value * (1 - np.eye(m))
+        return replace(mixture, covariances=spread[:, :, None] * matrix * spread[:, None])
+
+    def simulate(truth: GaussianMixture, count: int) -> Float:
+        fits = (refit(truth, _draw(truth, rows, rng)) for _ in range(count))
+        return np.array([largest_correlation(fit.covariances) for fit in fits])
+
+    correlation = largest_correlation(mixture.covariances)
+    numbers = {"correlation": correlation, "frame": "given"}
+    limit, evidence = 0.0, f"In a fit with full covariances to {rows} rows"
+    if m > 1:
+        null = simulate(with_correlation(0.0), _SIMULATIONS)
+        limit = float(null.max())
+        evidence += (
+            f", the largest correlation within a component is {correlation:.2g}; fits to draws without correlations "
+            f"reach {limit:.2g} ({_SIMULATIONS} simulations)."
+        )
+        if correlation > limit:
+            return make_condition("P2", "fails", evidence, numbers=numbers)
+        power = float((simulate(with_correlation(_CORRELATION), _ALTERNATIVES) > limit).mean())
+        evidence += f" Correlations of {_CORRELATION:g} are noticed with {percent(power)} probability."
+        numbers["power"] = power
+    else:
+        power = 1.0
+        evidence += ", there is one latent, and no correlation."
+    variances = np.diagonal(mixture.covariances, axis1=1, axis2=2)
+    pairs = {
+        pair: smallest_gap(variances[pair[0]] / variances[pair[1]]) for pair in combinations(range(len(variances)), 2)
+    }
+    (a, b), gap = max(pairs.items(), key=lambda one: one[1])
+    error = math.sqrt(2 / rows * (1 / mixture.weights[a] + 1 / mixture.weights[b]))
+    distinct = gap > _GAP_ERRORS * error
+    evidence += (
+        f" The smallest gap between the logarithms of variance ratios is {gap:.2g}, with an error of {error:.2g}."
+    )
+    status: Status = "holds" if power >= _ENOUGH and distinct else "unknown"
+    return make_condition("P2", status, evidence, numbers=numbers | {"pair": [a, b], "gap": gap})
+
+
+def refit(start: GaussianMixture, z: Float) -> GaussianMixture:
+    """Fit a mixture with full covariances to the rows of z by EM, from a given one."""
+    mixture = replace(start, fitted="full")
+    floor = FLAT**0.5 * np.diag(np.maximum(z.var(0), np.finfo(float).tiny))
+    before = -math.inf
+    for _ in range(_STEPS):
+        joint = mixture.log_joint(z)
+        top = joint.max(1, keepdims=True)
+        shares = np.exp(joint - top)
+        total = shares.sum(1, keepdims=True)
+        score = float((top + np.log(total)).mean())
+        if score - before < _SETTLED * (1 + abs(score)):
+            break
+        before = score
+        shares /= total
+        sizes = shares.sum(0) + len(z) * 1e-9  # a component that lost all rows keeps a weight above 0
+        means = shares.T @ z / sizes[:, None]
+        covariances = np.empty_like(mixture.covariances)
+        for j, mean in enumerate(means):
+            away = z - mean
+            few = sizes[j] < z.shape[1] + 1
+            covariances[j] = mixture.covariances[j] if few else (away * shares[:, j, None]).T @ away / sizes[j] + floor
+        means = np.where((sizes < z.shape[1] + 1)[:, None], mixture.means, means)
+        mixture = GaussianMixture(sizes / sizes.sum(), means, covariances, "full")
+    return mixture
+
+
+def select_components(z: Float, about: int, *, seed: int = 0) -> int:
+    """The fewest components whose held-out log likelihood is within one standard error of the best.
+
+    Candidates are small numbers and numbers near `about`. Covariances are full, or diagonal for more than 20 latents.
+    Latents are standardised first; constant ones are left out.
+    """
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    spread = z.std(0)
+    varies = spread > FLAT * np.abs(z).max(0)
+    if not varies.any():
+        return 1
+    z = (z[:, varies] - z[:, varies].mean(0)) / spread[varies]
+    order = np.random.default_rng(seed).permutation(len(z))[:_FITTED_ROWS]
+    half = len(order) // 2
+    train, held_out = z[order[:half]], z[order[half:]]
+    tried = sorted({1, 2, about // 2, about - 1, about, about + 1, about + 2, 2 * about} & set(range(1, half // 4)))
+    if not tried:
+        return 1
+    kind = "full" if z.shape[1] <= 20 else "diag"
+    scores = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for count in tried:
+            fitted = Fitted(count, covariance_type=kind, reg_covar=1e-6, random_state=seed, n_init=2)
+            scores[count] = fitted.fit(train).score_samples(held_out)
+    best = max(tried, key=lambda count: scores[count].mean())
+    losses = {count: scores[best] - scores[count] for count in tried}
+    close = (count for count, lost in losses.items() if lost.mean() <= lost.std() / math.sqrt(len(held_out)))
+    return next(close, best)
+
+
+def _draw(mixture: GaussianMixture, n: int, rng: np.random.Generator, kind: str = "") -> Float:
+    """Draw n rows, with Gaussian noise within components or with another kind."""
+    noise = _draw_noise(kind, (n, mixture.dimension), rng) if kind else None
+    return mixture.draw(n, seed=int(rng.integers(2**63)), noise=noise).latents
+
+
+def _departures(mixture: GaussianMixture, z: Float, reference: Float) -> Float:
+    """How far weighted moments of rows within components, and their log densities, are from those of the mixture."""
+    joint = mixture.log_joint(z)
+    top = joint.max(1, keepdims=True)
+    density = (top + np.log(np.exp(joint - top).sum(1, keepdims=True)))[:, 0]
+    shares = np.exp(joint - density[:, None])  # (n, J)
+    sizes = shares.sum(0)
+    moved = shape = skewed = tails = 0.0
+    identity = np.eye(mixture.dimension)
+    for j, root in enumerate(np.linalg.cholesky(mixture.covariances)):
+        white = np.clip(np.linalg.solve(root, (z - mixture.means[j]).T), -_LARGEST, _LARGEST)  # (m, n)
+        share, size = shares[:, j], max(float(sizes[j]), 1.0)
+        moved += float(np.square(white @ share).sum()) / size
+        shape += float(np.square((white * share) @ white.T / size - identity * sizes[j] / size).sum()) * size
+        skewed += float(np.square((white**3) @ share).sum()) / size
+        tails += float(np.square(np.square(white).sum(0)) @ share) / len(z)
+    place = np.searchsorted(reference, np.sort(density)) / len(reference)
+    distance = float(np.abs(place - (np.arange(len(z)) + 0.5) / len(z)).max())
+    weights = float(np.abs(sizes / len(z) - mixture.weights).sum())
+    return np.array([weights, moved, shape, skewed, distance, tails])
+
+
+def _p_value(null: Float, observed: Float) -> tuple[float, int]:
+    """Monte Carlo p value of the largest standardised departure, and which one it is.
+
+    All samples, the observed one as well, are standardised together, so that they are exchangeable under the null.
+    """
+    both = np.minimum(np.vstack([observed, null]), 1e100)
+    spread = both.std(0)
+    scores = (both - both.mean(0)) / np.where(spread > 1e-12 * np.abs(both).max(0), spread, np.inf)
+    scores[:, -1] = np.abs(scores[:, -1])  # light tails are departures as well
+    largest = scores.max(1)
+    return float((largest >= largest[0]).mean()), int(scores[0].argmax())
