@@ -8,12 +8,9 @@ from typing import Any
 
 import calibration_evaluate
 import calibration_truths as truths
-<<<<<<< HEAD
 from calibration_deconfound import deconfounding
 from calibration_mechanism import mechanism
-=======
 from calibration_mixture import mixture
->>>>>>> mixture
 from calibration_readings import (
     Cell,
     Quantity,
@@ -265,10 +262,6 @@ def layers() -> Iterator[Cell]:
 
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
-<<<<<<< HEAD
     "moved": moved_rows, "coverage": coverage, "layers": layers, "resolve": resolve,
-    **calibration_evaluate.SECTIONS, "deconfound": deconfounding, "mechanism": mechanism,
-=======
-    "moved": moved_rows, "coverage": coverage, "layers": layers, "mixture": mixture,
->>>>>>> mixture
+    **calibration_evaluate.SECTIONS, "deconfound": deconfounding, "mechanism": mechanism, "mixture": mixture,
 }  # fmt: skip
