@@ -113,7 +113,11 @@ def _config(job: RecipeJob, kind: str, i: int) -> dict[str, Any]:
 
 
 def _latent_space(name: str, run: Arrays) -> LatentSpace:
-    prior = GaussianMixture(*(run[part] for part in ("weights", "means", "covariances"))) if "weights" in run else None
+    prior = (
+        GaussianMixture.from_arrays(*(run[part] for part in ("weights", "means", "covariances")))
+        if "weights" in run
+        else None
+    )
     return LatentSpace(name, run["codes"].astype(np.float64), prior)
 
 
