@@ -51,8 +51,12 @@ def gaussian(rng: np.random.Generator, n: int, d: int) -> Sample:
     return Sample(rng.normal(size=(n, d)), None)
 
 
-def spherical_t5(rng: np.random.Generator, n: int, d: int) -> Sample:
-    return Sample(rng.normal(size=(n, d)) / np.sqrt(rng.chisquare(5, size=(n, 1)) / 5), None)
+def spherical_t(df: int, rng: np.random.Generator, n: int, d: int) -> Sample:
+    return Sample(rng.normal(size=(n, d)) / np.sqrt(rng.chisquare(df, size=(n, 1)) / df), None)
+
+
+def repeated_often(rng: np.random.Generator, n: int, d: int) -> Sample:
+    return Sample(rng.permutation(np.repeat(rng.normal(size=(n // 100, d)), 100, axis=0)), None)
 
 
 def scale_mixture(rng: np.random.Generator, n: int, d: int) -> Sample:
@@ -171,11 +175,14 @@ def resolve() -> Iterator[Cell]:
     for d, few in ((10, ""), (2, ", two components")):
         yield cell(f"Gaussian{few}", 2000, d, gaussian, none)
         for n in (2000, 10_000):
-            yield cell(f"spherical t5{few}", n, d, spherical_t5, none)
+            yield cell(f"spherical t5{few}", n, d, partial(spherical_t, 5), none)
         yield cell(f"Gaussian scale mixture{few}", 2000, d, scale_mixture, none)
         yield cell(f"Gaussian, rows 5x{few}", 2000, d, repeated, none)
         yield cell(f"Gaussian, AR 0.98{few}", 2000, d, series, none)
         yield cell(f"Gaussian, 40 clusters, given{few}", 2000, d, partial(clustered, count=40), none)
+    for d in (2, 3):
+        yield cell("spherical t3, few rows", 500, d, partial(spherical_t, 3), none)
+    yield cell("Gaussian, rows 100x", 20_000, 5, repeated_often, none)
     yield cell("10 non-Gaussian and 10 Gaussian sources", 5000, 20, partial(mixture, gaussians=10), both)
     for n, d in ((2000, 6), (5000, 16), (20_000, 64)):
         yield cell("mixture", n, d, mixture, both)

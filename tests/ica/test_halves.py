@@ -156,7 +156,7 @@ def test_too_few_rows_or_clusters_identify_nothing(rng):
     x = mixed(rng, n=3000)
     found = ICA(random_state=0).fit(x, cluster=np.arange(3000) % 3)
     assert not found.identified_.any()
-    assert_array_equal(found.returned_, np.zeros(5))
+    assert np.isnan(found.returned_).all()  # not checked
 
 
 def test_the_check_is_saved_and_said(rng, tmp_path):

@@ -131,6 +131,10 @@ def _few_rows(components: int | float | str | None, screen: Screen, wanted: Sequ
     """A note where whitening keeps directions that few rows determine."""
     n, d = int(screen.fitted_on.sum()), screen.x.shape[1]
     kept = min(count if isinstance(count := count_components(components, n, d), int) else d, n - 1)
+    if isinstance(components, int) and components > kept:
+        yield f"{components} components were asked for; there are {kept} directions, and all are kept."
+    if kept == 1:
+        yield "One direction is kept, so there is no rotation to undo: ICA and whitening give the same axis."
     if set(wanted) & set(WHITENING) and components != "auto" and not isinstance(components, float) and n < 5 * kept:
         yield (
             f"Whitening keeps {kept} directions of {n} rows and scales each to unit variance; those that few rows "

@@ -248,7 +248,8 @@ def check_components(components: Any) -> int | float | str | None:
         number = float(components)
     except (TypeError, ValueError):
         number = 0.0
-    if isinstance(components, bool) or not (number.is_integer() if number >= 1 else 0 < number < 1):
+    whole = number.is_integer() and "." not in str(components)  # 1.0 may mean one component or all the variance
+    if isinstance(components, bool) or not (whole if number >= 1 else 0 < number < 1):
         raise InputError(
             f"components must be a number such as 64, a share such as 0.95, 'auto' or 'all', not {components!r}"
         )

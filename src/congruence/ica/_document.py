@@ -46,6 +46,7 @@ BADGES: dict[Problem, str] = {
     "gaussian": "Gaussian",
     "start": "depends on start",
     "not converged": "not converged",
+    "unchecked": "too few clusters",
     "halves": "not on both halves",
     "uncertain": "uncertain axis",
     "resamples": "unstable",

@@ -25,7 +25,7 @@ SAME_AXIS = 0.9  # correlation from which two fits count as having found the sam
 BLOCKS = 16  # of successive rows: long ones for the sake of series, as many as an estimate of a variance needs
 FEWEST_BLOCKS = 4
 TWO_COMPONENTS_ERROR = 0.08  # radians: in a single plane, axes that do not exist are often below `NOISE_PAIR_ERROR`
-DISTINCT = 0.02  # share of rows that are distinct, below which equal rows are values of discrete columns, not copies
+COMPARED = 1000  # rows by which columns are told to be discrete
 CHUNK = 2**20  # bytes of rows that are projected at a time
 ENOUGH, ROWS_PER_SQUARE = 30_000, 30  # rows of a half, in all or per squared number of components, that are enough
 ROUGH_TURN = 0.01  # radians that the components of a half may still turn: they are compared with `SAME_AXIS` alone
@@ -60,8 +60,8 @@ def check_components(
     """
     block = blocks_of(units(prepared, labels), len(prepared.data), rows)
     if block.max(initial=-1) + 1 < FEWEST_BLOCKS or not unmixing.k:
-        nothing = np.zeros(unmixing.k)
-        return replace(unmixing, returned=nothing, identified=nothing > 0)
+        unknown = np.full(unmixing.k, np.nan)
+        return replace(unmixing, returned=unknown, identified=np.zeros(unmixing.k, dtype=bool))
     most = max(ENOUGH, ROWS_PER_SQUARE * unmixing.k**2)
     halves = [half if rows is None else rows[half] for half in halves_of(block, most)]
     returned = _returned(prepared, unmixing, halves, rng, tol, max_iter)
@@ -108,11 +108,19 @@ def units(prepared: PreparedRows, labels: Array | None = None) -> Array | None:
     if labels is None:
         value = _projection(prepared)
         distinct = 1 + np.count_nonzero(np.diff(np.sort(value)))
-        if distinct == len(value) or distinct < DISTINCT * len(value):
+        binary = distinct <= 2.0 ** min(prepared.whitening.retained, 1000)  # as many as binary sources have
+        if distinct == len(value) or binary or _are_discrete(prepared):
             return None
         labels = value
     _, first, unit = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[unit]
+
+
+def _are_discrete(prepared: PreparedRows) -> bool:
+    """Whether no single column tells all distinct rows apart: equal rows are then values of discrete columns."""
+    here, at = prepared.gather(np.arange(min(len(prepared.data), COMPARED)))
+    some = to_numpy(here.data[at])
+    return max(len(np.unique(column)) for column in some.T) < len(np.unique(some, axis=0))
 
 
 def _projection(prepared: PreparedRows) -> Float:

@@ -167,9 +167,10 @@ class Resolution(ComponentResult):
                 unmixing.noise,
                 np.full(self.k, capped),
                 unchecked | (agreed < SAME_AXIS),
+                np.isnan(returned),
                 returned < SAME_AXIS,
             ],
-            ["resamples", "", "gaussian", "not converged", "start", "halves"],
+            ["resamples", "", "gaussian", "not converged", "start", "unchecked", "halves"],
             "uncertain",
         )
         return [cast(Problem, str(text)) if text else None for text in why]
@@ -204,7 +205,7 @@ class Resolution(ComponentResult):
 
         def finding(name: str, sure: int, adjective: str) -> Finding:
             one = self.k == 1
-            status: Status = "unknown" if capped or one else status_of_all(sure, self.k)
+            status: Status = "unknown" if capped or one or "unchecked" in self.problems else status_of_all(sure, self.k)
             evidence = ONE_DIRECTION if one else some_of(sure, self.k, adjective)
             number = sure / self.k if self.k > 1 else None
             return Finding(name, f"Every component is {adjective}.", status, number=number, evidence=evidence)

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 INTERVAL = (0.05, 0.95)
 
 # why a component is not identified or not stable
-Problem = Literal["single", "gaussian", "start", "not converged", "halves", "uncertain", "resamples"]
+Problem = Literal["single", "gaussian", "start", "not converged", "unchecked", "halves", "uncertain", "resamples"]
 REASONS: dict[Problem, str] = {
     "single": "the only direction kept",
     "gaussian": "indistinguishable from Gaussian noise",
     "start": "dependent on the random start",
     "not converged": "not converged",
+    "unchecked": "in too few blocks or clusters of rows to be found again on halves",
     "halves": "not found again on disjoint halves of the rows",
     "uncertain": "with too large a standard error of the axis",
     "resamples": "unstable across resamples",
@@ -152,7 +153,7 @@ class ComponentResult(Result):
 
     def _rows(self, columns: Mapping[str, Any], problems: list[Problem | None]) -> Iterator[Any]:
         """One row per component, with its name, status and problem first; a column may be None."""
-        unknown = ("not converged", "single")
+        unknown = ("not converged", "single", "unchecked")
         status = ["holds" if p is None else "unknown" if p in unknown else "fails" for p in problems]
         start = {"component": [f"ica{i}" for i in range(self.k)], "status": status, "problem": problems}
         arrays = ([None] * self.k if values is None else values for values in columns.values())

@@ -14,7 +14,13 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import CongruenceWarning, InputError
 from congruence.metrics._registry import NO_INTERVAL, Metric
-from congruence.metrics._resampling import FEWEST_ROWS, draw_repairings, draw_subsamples, hold_out_clusters
+from congruence.metrics._resampling import (
+    FEWEST_CLUSTERS,
+    FEWEST_ROWS,
+    draw_repairings,
+    draw_subsamples,
+    hold_out_clusters,
+)
 from congruence.metrics._results import MetricResult, Note
 from congruence.metrics.evaluation import Score
 from congruence.metrics.factors import Factors
@@ -173,7 +179,11 @@ def _score(
     values = np.array([] if absent else [one.scores[name] for one in resampled])
     low, high = subsample_interval(value, values, sizes[: len(values)], n, metric.range, LEVEL)
     if math.isfinite(value) and math.isnan(low) and not absent:
-        absent = "Too few subsamples of the rows have a score." if len(values) else "None was asked for."
+        absent = (
+            "Too few subsamples of the rows have a score."
+            if len(values)
+            else f"None was asked for, or there are fewer than {FEWEST_CLUSTERS} clusters."
+        )
         absent = f"{n} rows are fewer than {FEWEST_ROWS}." if n < FEWEST_ROWS else absent
     chance = np.array([one.scores[name] for one in null])
     chance = chance[np.isfinite(chance)] if math.isfinite(value) else chance[:0]
