@@ -418,3 +418,11 @@ def test_components_are_compared_with_the_codes_and_each_has_its_pictures(rng):
     assert found.pictures.way == "centred"
     with pytest.raises(InputError, match="the codes of run are classes"):
         evaluate(turned, s, ica=True, discrete_codes=True, name="run", **options)
+
+
+@pytest.mark.parametrize("n", [5, 8, 12])
+def test_a_few_rows_leave_the_verdict_unknown(n):
+    factors = np.random.default_rng(0).normal(size=(n, 3))
+    found = evaluate(factors, factors, metrics=["mcc"], resamples=5)
+    assert found.status == "unknown"
+    assert f"{n} rows are too few" in found.verdict

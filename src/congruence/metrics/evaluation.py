@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from congruence.document import Document
     from congruence.maps.dependence import Dependence
 
+FEWEST_ROWS = 20  # on which codes are judged
 _LISTED = 12  # names in a sentence at most
 
 
@@ -228,11 +229,18 @@ class Evaluation(Result):
         return self.dependence is not None and self.dependence.matters
 
     @property
+    def is_judged(self) -> bool:
+        """Whether codes can be told from chance: on enough rows, which do not depend on each other."""
+        return self.is_measured and self.n >= FEWEST_ROWS and not self.depends
+
+    @property
     def headlines(self) -> tuple[str, ...]:
         """How many factors have a code of their own, and which do not."""
         if not self.is_measured:
             reason = next((score.reason for score in self.scores if score.reason), "")
             return tuple(filter(None, ("No factor could be measured.", reason)))
+        if self.n < FEWEST_ROWS:
+            return (f"{self.n} rows are too few to tell a code from chance; {FEWEST_ROWS} are needed.",)
         own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
         if self.depends and self.dependence is not None:
             return (
@@ -255,7 +263,7 @@ class Evaluation(Result):
     @property
     def details(self) -> tuple[str, ...]:
         """Which codes encode nothing, and which factors could not be measured."""
-        if not self.is_measured or self.depends:
+        if not self.is_judged:
             return ()
         sentences = ["Every code encodes a factor."]
         if self.idle:
@@ -275,9 +283,9 @@ class Evaluation(Result):
         """One finding: does each factor have a code of its own? It is ambiguous where only some have."""
         own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
         status: Status = "unknown"
-        if self.is_measured and not self.depends:
+        if self.is_judged:
             status = "ambiguous" if 0 < own < measured else "holds" if own else "fails"
-        share = own / measured if self.is_measured and not self.depends else None
+        share = own / measured if self.is_judged else None
         evidence = " ".join((*self.headlines, *self.details))
         return (Finding("own codes", "Each factor has a code of its own.", status, number=share, evidence=evidence),)
 
