@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 import os
 import signal
@@ -212,17 +213,20 @@ def test_a_run_folder_can_be_evaluated_and_its_report_shows_the_model(call):
     code, out, err = call("evaluate", "runs/qlae-0", *quick, "--report", "r.html", "--json", "r.json")
     assert (code, err) == (0, "")
     assert "10 codes, 5 factors, 40 rows" in out
-    kinds = [line.split()[-1] for line in out.splitlines() if line.split()[:1] in (["rotation"], ["shape"])]
-    assert kinds == ["categorical", "circular"]
     with open("r.html") as file:
         page = file.read()
     assert page.count("data:image/png;base64,") == 2 + 10
     assert "<h1>qlae-0: are the axes the true factors?</h1>" in page
     with open("r.json") as file:
-        assert '"discrete_codes": true' in file.read()
-    code, out, _ = call("evaluate", "runs/qlae-0", *quick, "--factor-columns", "x,y", "--kinds", "x=continuous")
+        found = json.load(file)
+    assert found["settings"]["discrete_codes"] is True
+    kinds = {row["factor"]: row["kind"] for row in found["numbers"]["per_factor"]}
+    assert (kinds["shape"], kinds["rotation"]) == ("categorical", "circular")
+    chosen = ["--factor-columns", "x,y", "--kinds", "x=continuous", "--json", "x.json"]
+    code, out, _ = call("evaluate", "runs/qlae-0", *quick, *chosen)
     assert "10 codes, 2 factors" in out
-    assert [line.split()[-1] for line in out.splitlines() if line.split()[:1] == ["x"]] == ["continuous"]
+    with open("x.json") as file:
+        assert json.load(file)["numbers"]["per_factor"][0]["kind"] == "continuous"
 
 
 def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
