@@ -13,6 +13,8 @@ from congruence.batches import deconfound as deconfound
 from congruence.decoder import DecoderExamination as DecoderExamination
 from congruence.decoder import bilipschitz as bilipschitz
 from congruence.decoder import examine_decoder as examine_decoder
+from congruence.features import FeatureMatch as FeatureMatch
+from congruence.features import match_features as match_features
 from congruence.ica import ICA as ICA
 from congruence.ica import Resolution as Resolution
 from congruence.ica import Whitener as Whitener

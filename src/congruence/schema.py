@@ -26,6 +26,7 @@ RESULTS = {  # of every verb
     "DecoderExamination": "congruence.decoder.examination",
     "MechanismExamination": "congruence.mechanism.examination",
     "LayerComparison": "congruence.align.layer_comparison",
+    "FeatureMatch": "congruence.features.feature_match",
     "Translation": "congruence.translation.result",
     "ComponentStability": "congruence.ica.results",
     "Resolution": "congruence.ica.resolution",

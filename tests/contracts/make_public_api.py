@@ -9,7 +9,19 @@ from pathlib import Path
 import congruence
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
-ROOMS = ("activations", "align", "batches", "decoder", "ica", "maps", "mechanism", "metrics", "mixture", "tables")
+ROOMS = (
+    "activations",
+    "align",
+    "batches",
+    "decoder",
+    "features",
+    "ica",
+    "maps",
+    "mechanism",
+    "metrics",
+    "mixture",
+    "tables",
+)
 ROOMS += ("translation",)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import save_file
 from scipy.stats import ortho_group
 
 from congruence.cli import build, main
@@ -63,6 +64,10 @@ def world(tmp_path, monkeypatch, figures):
     for seed, name in enumerate(["old", "new", "new_full", "embeddings"]):
         moved = x @ ortho_group.rvs(4, random_state=seed)
         pq.write_table(pa.table(documents | {f"emb_{i}": moved[:, i] for i in range(4)}), f"{name}.parquet")
+    atoms = rng.normal(size=(20, 16))
+    for i in range(3):
+        own = rng.normal(size=(10, 16))
+        save_file({"W_dec": np.vstack([atoms, own]).astype(np.float32)}, f"sae{i}.safetensors")
     (tmp_path / "mymodel.py").write_text(DECODER)
     np.save("latents.npy", rng.normal(size=(60, 4)))
     (tmp_path / "checkpoints").mkdir()
@@ -100,6 +105,7 @@ FAST = ["--nulls", "2"]
 COMMANDS = {
     "Comparison": ["compare", "old.npy", "new.npy", *FAST, "--similarities", "all"],
     "LayerComparison": ["layers", "run_?.npy", "old.npy", *FAST],
+    "FeatureMatch": ["features", "sae0.safetensors", "sae1.safetensors"],
     "Translation": ["translate", "fit", "old.parquet", "new.parquet", "--id", "doc_id", *FAST],
     "Resolution": ["resolve", "embeddings.parquet", "--id", "doc_id", "--stability", "3"],
     "Evaluation": ["evaluate", "codes.npy", "factors.csv", "--metrics", "fast", "--resamples", "2", *FAST],

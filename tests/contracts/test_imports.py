@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "align": BELOW | {"ica"},
     "translation": BELOW | {"ica", "align"},
     "ica": BELOW,
+    "features": BELOW | {"ica"},  # whose components are features
     "metrics": BELOW | {"ica"},  # whose components it evaluates
     "decoder": BELOW | {"ica"},  # Theorem 2, which lives with the components it is about
     "batches": BELOW | {"ica", "metrics", "parts"},

@@ -31,11 +31,12 @@ VERBS = {
     "examine_mechanism": "mechanism",
     "examine_mixture": "mixture",
     "extract": "extract",
+    "match_features": "features",
 }  # and their commands
 OTHERS = {"ICA", "Whitener", "Aligner", "Table", "read_table", "write_table", "fit_map", "Map", "load"}
 OTHERS |= {"infomec", "bilipschitz", "consensus", "component_stability", "diameter"}
 RESULTS = {"Comparison", "LayerComparison", "Translation", "Resolution", "Evaluation", "Deconfounding"}
-RESULTS |= {"DecoderExamination", "MechanismExamination", "MixtureExamination"}
+RESULTS |= {"FeatureMatch", "DecoderExamination", "MechanismExamination", "MixtureExamination"}
 
 
 def test_the_top_level_has_the_names_of_the_design_and_no_others():
@@ -106,7 +107,10 @@ def test_the_public_api_is_the_one_that_was_agreed_on():
     assert make_public_api.describe() == make_public_api.SNAPSHOT.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("module", ["congruence.align.aligner", "congruence.ica.stability", "congruence.progress"])
+EXAMPLES = ("align.aligner", "features.dictionary", "features._match", "ica.stability", "progress")
+
+
+@pytest.mark.parametrize("module", [f"congruence.{name}" for name in EXAMPLES])
 def test_examples_in_docstrings_are_true(module):
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted > 0

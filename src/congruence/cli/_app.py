@@ -28,6 +28,7 @@ COMMANDS = {  # the module of each command, with a function of that name or, for
     "train": "congruence.experiments.commands.train",
     "extract": "congruence.cli.extract",
     "layers": "congruence.cli.layers",
+    "features": "congruence.cli.features",
     "decoder": "congruence.cli.decoder",
     "mechanism": "congruence.cli.mechanism",
     "mixture": "congruence.cli.mixture",

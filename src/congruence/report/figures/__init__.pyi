@@ -22,6 +22,8 @@ from congruence.report.figures.decoders import stretch_spectrum as stretch_spect
 from congruence.report.figures.evaluation import factor_code_map as factor_code_map
 from congruence.report.figures.evaluation import factor_scatter as factor_scatter
 from congruence.report.figures.evaluation import score_range as score_range
+from congruence.report.figures.features import cosine_histogram as cosine_histogram
+from congruence.report.figures.features import share_curve as share_curve
 from congruence.report.figures.heat_maps import heat_map as heat_map
 from congruence.report.figures.heat_maps import layer_picture as layer_picture
 from congruence.report.figures.pairs import error_histogram as error_histogram

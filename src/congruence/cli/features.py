@@ -1,0 +1,49 @@
+"""`congruence features`: do the features of dictionaries come back?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from congruence.cli import _command as cli
+from congruence.cli._gates import FailOn, check_statuses, exit_by_gates, record_gates, status_gates
+from congruence.features._options import FeatureOptions
+
+
+@cli.command
+def features(
+    dictionaries: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B [C ...]",
+            help="Two or more dictionaries: safetensors, npy, npz, pt, a SAELens or sparsify folder, or a saved ICA.",
+            show_default=False,
+        ),
+    ],
+    options: FeatureOptions,
+    outputs: cli.Outputs,
+    fail_on: FailOn = None,
+) -> None:
+    """Do the features of two dictionaries (SAE, transcoder, ICA) come back?
+
+    Matches features one to one by their cosine, and counts how many come back
+    beside how many would by chance.
+
+    Examples
+    --------
+        congruence features sae_seed0.safetensors sae_seed1.safetensors --key W_dec --report features.html
+
+        congruence features sae0/ sae1/ sae2/ --activations tokens.parquet --text context --csv features.csv
+
+        congruence features ica0.safetensors ica1.safetensors --activations run0.parquet,run1.parquet
+    """
+    from congruence.features._match import match_features
+
+    statuses = check_statuses(fail_on)
+    cli.check_outputs(outputs, [*dictionaries, *options.activations])
+    with cli.working(outputs) as progress:
+        result = match_features(*dictionaries, options=options, progress=progress)
+    gates = status_gates(result, statuses)
+    cli.deliver(record_gates(result, gates), outputs)
+    exit_by_gates(gates)

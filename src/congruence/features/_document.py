@@ -1,0 +1,248 @@
+"""A match of features as a document: cosines beside chance, split features, and single features with their top rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Grid,
+    Section,
+    Table,
+    Text,
+    badge,
+    facts,
+    label_cell,
+    share,
+    shares,
+)
+from congruence.features._match import shown_features
+from congruence.features.feature_match import EXPLAINED, LEVELS, PairMatch, chance_text
+from congruence.formatting import number, percent
+
+if TYPE_CHECKING:
+    from congruence.features.feature_match import FeatureMatch
+
+BINS = 6  # of the frequency of activation, each with as many features
+ROWS = 3  # shown of a feature
+
+GLOSSARY = (
+    (
+        "comes back",
+        "a feature is matched with one of the other dictionary, with a cosine of at least the required one and above "
+        "the chance limit.",
+    ),
+    ("chance limit", "the cosine that unrelated features exceed with the probability `level`; see null dictionary."),
+    (
+        "null dictionary",
+        "a dictionary that has no feature in common with the first: the second one, rotated at random; or features "
+        "drawn from a Gaussian with its mean and covariance. Chance is the share that comes back from it by the same "
+        "matching, the larger of the two kinds.",
+    ),
+    (
+        "one-to-one",
+        "the matching that maximises the sum of cosines above the chance limit. Each feature has at most one partner.",
+    ),
+    (
+        "mean cosine of all features",
+        "of the best one-to-one matching of all features, also those below the chance limit (PW-MCC in the "
+        "literature). It is above 0 for unrelated dictionaries too.",
+    ),
+)
+
+
+def describe(result: FeatureMatch) -> Document:
+    """The document of a match of features."""
+    headline, *details = result.headlines
+    first = result.dictionaries[0]
+    pair = result.pairs[0]
+    sections = [
+        Section("How similar are matched features?", tuple(_similarity(result)), id="similarity"),
+        Section("Every two dictionaries", tuple(_pairs(result)), id="pairs"),
+        Section("Are features without a partner split or merged?", tuple(_splits(pair)), id="splits"),
+        Section("Do frequent features come back more often?", tuple(_frequencies(result)), id="frequency"),
+        Section("Single features", tuple(_features(result)), id="features"),
+    ]
+    return Document(
+        question=f"Do the features of {first.name} come back?",
+        headline=headline,
+        details=details,
+        claim="Do the features come back?",
+        status=result.status,
+        remark=f"{first.m:,} features in {first.d} dimensions, {result.settings['matching']} matching",
+        notes=result.notes,
+        sections=[section for section in sections if section.blocks],
+        reading=(
+            "A dictionary holds features: directions of one space, such as the decoder rows of a sparse autoencoder. "
+            "If training again, with another seed, gives the same features, they are a property of the data and the "
+            "method rather than of the seed. A feature that comes back need not be true or interpretable."
+        ),
+        glossary=GLOSSARY,
+        settings={"dictionaries": ", ".join(f"{one.name} ({one.m:,})" for one in result.dictionaries)}
+        | dict(result.settings),
+        title=f"Features of {first.name}: {headline}",
+    )
+
+
+def _similarity(result: FeatureMatch) -> Iterator[Block]:
+    pair = result.pairs[0]
+    known = pair.cosine[np.isfinite(pair.cosine)]
+    figures = (
+        Figure("cosine_histogram", (pair,), brief=True),
+        Figure("share_curve", ([(one.target, *one.curve()) for one in result.first_pairs], LEVELS, pair.least)),
+    )
+    yield Grid(figures, "halves")
+    low, high = result.interval
+    rows: list[tuple[str, Any, str]] = [
+        ("come back", share(result.share, below=f"{percent(low)} to {percent(high)}"), _in_all(result)),
+        ("by chance", _chance(result), "the same matching with null dictionaries"),
+        ("chance limit", number(pair.null.limit), f"cosine that {percent(result.settings['level'])} exceed by chance"),
+        ("median cosine", number(float(np.median(known))) if len(known) else None, "of matched features"),
+        ("mean largest cosine", number(float(pair.nearest_cosine.mean())), "of each feature with its nearest one"),
+        ("mean cosine of all features", _bounds(pair.full), "best one-to-one matching of all features"),
+    ]
+    if result.codes is not None:
+        correlation = result.codes.correlation[pair.comes_back]
+        middle = float(np.nanmedian(correlation)) if np.isfinite(correlation).any() else math.nan
+        rows.append(("correlation of codes", number(middle), "median over features that come back, on held-out rows"))
+    for name, explained in result.rotation.items():
+        rows.append((f"rotation of {name}", number(explained), "held-out R² of the rotation into the first space"))
+    yield facts(rows, f"{pair.source} and {pair.target}", brief=True)
+
+
+def _chance(result: FeatureMatch) -> Cell:
+    return Cell(chance_text(result.chance, result.chance_limit), result.chance)
+
+
+def _in_all(result: FeatureMatch) -> str:
+    others = len(result.dictionaries) - 1
+    where = "the other dictionary" if others == 1 else f"all {others} other dictionaries"
+    return f"of {result.dictionaries[0].m:,} features, in {where}"
+
+
+def _bounds(full: tuple[float, float]) -> str:
+    low, high = map(number, full)
+    return low if low == high else f"{low} to {high}"
+
+
+def _pairs(result: FeatureMatch) -> Iterator[Block]:
+    if len(result.pairs) < 2:
+        return
+    low, high = result.over_seeds
+    columns = (
+        Column("from", "name"),
+        Column("to", "name"),
+        *map(Column, ("come back", "by chance", "chance limit", "mean largest cosine")),
+    )
+    rows = [
+        (pair.source, pair.target, share(pair.share), _pair_chance(pair), pair.null.limit, pair.nearest_cosine.mean())
+        for pair in result.pairs
+    ]
+    yield Table("Share of features that come back, every two dictionaries", columns, rows, brief=True)
+    yield Text(
+        f"On average {percent(result.mean_pair_share)} come back; for other seeds {percent(low)} to {percent(high)} "
+        "(95 %, jackknife over dictionaries)."
+    )
+
+
+def _pair_chance(pair: PairMatch) -> Cell:
+    return Cell(chance_text(pair.chance, pair.chance_limit), pair.chance)
+
+
+def _splits(pair: PairMatch) -> Iterator[Block]:
+    found = [(pair.source, pair.target, pair.split), (pair.target, pair.source, pair.merged)]
+    rows = [
+        (one, other, len(split.features), share(split.share), share(split.chance), float(np.median(split.explained)))
+        for one, other, split in found
+        if split is not None
+    ]
+    if not rows:
+        return
+    yield Text(
+        "A feature without a partner may be split into several features of the other dictionary, or be one of several "
+        f"that are merged there. It counts as explained if at least {100 * EXPLAINED:g} % of it (squared cosine) lies "
+        "in the span of three features of the other dictionary.",
+        muted=True,
+    )
+    columns = (
+        Column("features of", "name"),
+        Column("in the span of", "name"),
+        *map(Column, ("tested", "explained by three", "by chance", "median squared cosine")),
+    )
+    yield Table("Features without a partner in the span of three others", columns, rows, brief=True)
+
+
+def _frequencies(result: FeatureMatch) -> Iterator[Block]:
+    if result.codes is None:
+        return
+    frequency, back = result.codes.frequency, result.comes_back
+    active = frequency > 0
+    if active.sum() < 2 * BINS or len(np.unique(frequency[active])) < BINS:
+        return
+    edges = np.quantile(frequency[active], np.linspace(0, 1, BINS + 1))
+    place = np.clip(np.searchsorted(edges, frequency, side="right") - 1, 0, BINS - 1)
+    bins = [np.flatnonzero(active & (place == k)) for k in range(BINS)]
+    rows = [
+        (shares(float(frequency[some].min()), float(frequency[some].max())), len(some), share(float(back[some].mean())))
+        for some in bins
+        if len(some)
+    ]
+    if not active.all():
+        never = np.flatnonzero(~active)
+        rows.append((Cell("never", -1), len(never), share(float(back[never].mean()))))
+    columns = (Column("active on"), Column("features"), Column("come back"))
+    yield Table("Features that come back, by the share of rows on which they are active", columns, rows)
+
+
+def _features(result: FeatureMatch) -> Iterator[Block]:
+    pair, first, second = result.pairs[0], *result.dictionaries[:2]
+    with_rows = result.codes is not None and result.labels is not None
+    rows = []
+    for at in shown_features(pair):
+        partner = int(pair.partner[at])
+        rows.append(
+            (
+                int(first.number[at]),
+                int(second.number[partner]) if partner >= 0 else None,
+                pair.cosine[at] if partner >= 0 else None,
+                pair.nearest_cosine[at],
+                badge("holds", "comes back") if pair.comes_back[at] else badge("fails", "no"),
+                *((_frequency(result, at), _correlation(result, at)) if result.codes is not None else ()),
+                *((_top_rows(result, at),) if with_rows else ()),
+            )
+        )
+    columns = (
+        Column(f"feature of {first.name}"),
+        Column(f"partner in {second.name}"),
+        *map(Column, ("cosine", "nearest cosine")),
+        Column("comes back", "text"),
+        *(map(Column, ("active on", "correlation of codes")) if result.codes is not None else ()),
+        *((Column("rows with the largest codes", "text"),) if with_rows else ()),
+    )
+    note = "The best matched features, and those farthest from any partner. The csv has all."
+    yield Table("Single features", columns, rows, note=note)
+
+
+def _frequency(result: FeatureMatch, at: int) -> Cell:
+    assert result.codes is not None
+    return share(float(result.codes.frequency[at]))
+
+
+def _correlation(result: FeatureMatch, at: int) -> float:
+    assert result.codes is not None
+    return float(result.codes.correlation[at])
+
+
+def _top_rows(result: FeatureMatch, at: int) -> Cell:
+    assert result.codes is not None
+    assert result.labels is not None
+    labels = [label_cell(result.labels[row]) for row in result.codes.top.get(at, ())[:ROWS]]
+    return Cell(" · ".join(cell.text for cell in labels), hint=" · ".join(cell.hint or cell.text for cell in labels))

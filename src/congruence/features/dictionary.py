@@ -1,0 +1,284 @@
+"""`Dictionary`: features as directions of one space, read from the files that SAE libraries write.
+
+Known layouts: a matrix in .npy, .npz, .safetensors or .pt; folders of SAELens (``sae_weights.safetensors``) and of
+EleutherAI's sparsify (``sae.safetensors``), each with a ``cfg.json``; and components saved by `congruence.ICA`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, as_matrix, on_sphere, to_numpy
+from congruence.errors import InputError, TableError
+from congruence.tables import as_table
+
+WEIGHTS = ("sae_weights.safetensors", "sae.safetensors")  # of SAELens and of sparsify
+DECODERS = ("W_dec", "decoder.weight")  # usual names of the features; nn.Linear stores the second as (d, m)
+KINDS = ("linear", "relu", "jumprelu", "topk")
+CONFIG_BYTES = 10**6
+LEAST_NORM = 1e-6  # of a live feature, as a share of the median
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoder:
+    """Computes codes of activations: act((x - offset) @ weight.T + bias).
+
+    `kind` is the activation: "linear", "relu", "jumprelu" (values above `threshold`, others are 0) or "topk" (the `k`
+    largest of a row, negative ones as 0). With `normalize`, rows are put on the unit sphere first.
+    """
+
+    kind: str
+    weight: Array  # (m, d)
+    bias: Array  # (m,)
+    offset: Array  # (d,)
+    threshold: Array | None = None  # (m,)
+    k: int = 0
+    normalize: bool = False
+
+    def __call__(self, x: Array) -> Array:
+        """The codes (n, m) of activations (n, d), in float32."""
+        rows = np.asarray(x, dtype=np.float32)
+        rows = on_sphere(rows) if self.normalize else rows
+        codes: Array = (rows - self.offset) @ self.weight.T + self.bias
+        if self.kind == "relu":
+            return np.maximum(codes, 0)
+        if self.kind == "jumprelu":
+            return np.where(codes > self.threshold, codes, 0)
+        if self.kind == "topk" and self.k < codes.shape[1]:
+            least = np.partition(codes, -self.k, axis=1)[:, -self.k, None]
+            return np.where(codes >= least, np.maximum(codes, 0), 0)
+        return codes if self.kind == "linear" else np.maximum(codes, 0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dictionary:
+    """Features as unit vectors of one space, with the encoder that computes their codes where it is known.
+
+    Features of length 0 (dead ones) have no direction and are left out; `number` is the position of each other one in
+    the file.
+    """
+
+    name: str
+    directions: Array  # (m, d) float32, of length 1
+    number: Array  # (m,)
+    size: int  # features in the file
+    encoder: Encoder | None = None
+    encoder_note: str = ""  # why there is none
+    signed: bool = True  # whether the sign of a feature has a meaning; that of an independent component has none
+    path: Path | None = None
+
+    @property
+    def m(self) -> int:
+        """The number of live features."""
+        return len(self.directions)
+
+    @property
+    def d(self) -> int:
+        """The number of dimensions of the space."""
+        return int(self.directions.shape[1])
+
+    def __repr__(self) -> str:
+        return f"<Dictionary {self.name}: {self.m} features in {self.d} dimensions>"
+
+
+def read_dictionary(x: Any, *, name: str | None = None, key: str | None = None, transpose: bool = False) -> Dictionary:
+    """Read a dictionary from a file, a folder or an array.
+
+    Parameters
+    ----------
+    x : path, array, tensor, ICA, Resolution or Dictionary
+        A path is a file (.npy, .npz, .safetensors, .pt, or any table) or a folder of SAELens or sparsify.
+    name : str, optional
+        By default the name of the file or folder.
+    key : str, optional
+        The array that holds the features. By default ``W_dec`` or ``decoder.weight``, or the only matrix.
+    transpose : bool, default False
+        The array holds one feature per column. ``decoder.weight`` is transposed without being asked, since a linear
+        layer of torch stores one feature per column.
+
+    Returns
+    -------
+    Dictionary
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from congruence.features import read_dictionary
+    >>> read_dictionary(np.eye(3, 4), name="axes")
+    <Dictionary axes: 3 features in 4 dimensions>
+    """
+    if isinstance(x, Dictionary):
+        return x if name is None else replace(x, name=name)
+    if isinstance(x, str | os.PathLike):
+        return _read_path(Path(x), name, key, transpose)
+    ica = getattr(x, "ica", x)
+    if hasattr(ica, "mixing_"):
+        return _from_ica(ica, name or "ICA", None)
+    if key is not None:
+        raise InputError("key names an array inside a file, but an array was given; leave it out")
+    values = to_numpy(as_matrix(as_table(x, name=name).values, name or "the dictionary"))
+    return _build(values.T if transpose else values, name or "features")
+
+
+def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -> Dictionary:
+    if path.is_dir():
+        weights = next((path / file for file in WEIGHTS if (path / file).is_file()), None)
+        if weights is None:
+            raise InputError(f"{path} is a folder without {' or '.join(WEIGHTS)}, so it holds no dictionary")
+        return _read_tensors(weights, name or path.name, key, transpose, _config(path / "cfg.json"))
+    if not path.exists():
+        raise InputError(f"there is no file or folder {path}")
+    if path.suffix == ".safetensors":
+        return _read_tensors(path, name or path.stem, key, transpose, {})
+    table = _read_named(path, key)
+    values = to_numpy(as_matrix(table[0].values, str(path)))
+    return _build(values.T if transpose != table[1] else values, name or path.stem, path=path)
+
+
+def _read_named(path: Path, key: str | None) -> tuple[Any, bool]:
+    """The table of the first known array in a file, and whether it has one feature per column."""
+    if key is not None or path.suffix not in (".pt", ".pth", ".npz"):
+        return as_table(path, key=key), key is not None and key.endswith("decoder.weight")
+    for known in DECODERS:
+        try:
+            return as_table(path, key=known), known == "decoder.weight"
+        except TableError as error:
+            if f"no array {known!r}" not in str(error):
+                raise
+    return as_table(path), False
+
+
+def _read_tensors(path: Path, name: str, key: str | None, transpose: bool, config: Mapping[str, Any]) -> Dictionary:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header, names = file.metadata() or {}, tuple(file.keys())
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if "congruence" in header and '"ica"' in header["congruence"]:
+        from congruence.ica.estimator import load_ica
+
+        return _from_ica(load_ica(path), name, path)
+    key = key or next((known for known in DECODERS if known in names), None)
+    values = to_numpy(as_matrix(as_table(path, key=key).values, str(path)))
+    flip = transpose != (key is not None and key.endswith("decoder.weight"))
+    built = _build(values.T if flip else values, name, path=path)
+    encoder, note = _read_encoder(path, names, built, config)
+    return replace(built, encoder=encoder, encoder_note=note)
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > CONFIG_BYTES:
+            raise InputError(f"{path} is larger than {CONFIG_BYTES} bytes, so it is not the configuration of an SAE")
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+    if not isinstance(config, dict):
+        raise InputError(f"{path} does not hold the configuration of an SAE: it is no JSON object")
+    return config
+
+
+def _read_encoder(
+    path: Path, names: tuple[str, ...], built: Dictionary, config: Mapping[str, Any]
+) -> tuple[Encoder | None, str]:
+    """The encoder in a file of SAELens or sparsify, or the reason why codes cannot be computed."""
+    if not config:
+        return None, f"{path.name} has no cfg.json beside it, which says how codes are computed"
+    sparsify = "encoder.weight" in names
+    weight_name = "encoder.weight" if sparsify else "W_enc"
+    if weight_name not in names:
+        return None, f"{path.name} holds no encoder"
+    weight = _tensor(path, weight_name)
+    weight = weight if sparsify else weight.T
+    if weight.shape != (built.size, built.d):
+        raise InputError(
+            f"{path}: the encoder has shape {weight.shape}, but there are {built.size} features of {built.d}"
+        )
+    kind, k = _activation(config, sparsify)
+    if kind is None:
+        return (
+            None,
+            f"codes of the architecture {config.get('architecture', config.get('activation'))!r} are not computed",
+        )
+    if config.get("normalize_activations", "none") not in ("none", None):
+        return None, f"codes of activations normalised as {config['normalize_activations']!r} are not computed"
+    bias = _vector(path, names, "encoder.bias" if sparsify else "b_enc", built.size)
+    centred = not config.get("transcode", False) if sparsify else bool(config.get("apply_b_dec_to_input", True))
+    offset = _vector(path, names, "b_dec", built.d) if centred else np.zeros(built.d, np.float32)
+    threshold = _vector(path, names, "threshold", built.size) if kind == "jumprelu" else None
+    live = built.number
+    if kind == "topk" and config.get("rescale_acts_by_decoder_norm"):
+        return None, "codes that are rescaled by the length of the decoder are not computed"
+    kept = None if threshold is None else threshold[live]
+    return Encoder(kind, weight[live], bias[live], offset, kept, k), ""
+
+
+def _activation(config: Mapping[str, Any], sparsify: bool) -> tuple[str | None, int]:
+    """The kind of the encoder and the number of active features; no kind where it is not supported."""
+    kind = config.get("activation", "topk") if sparsify else config.get("architecture", "standard")
+    kind = {"standard": config.get("activation_fn", config.get("activation_fn_str", "relu"))}.get(kind, kind)
+    if kind not in KINDS:
+        return None, 0
+    more = config.get("activation_fn_kwargs")
+    k = config.get("k", more.get("k") if isinstance(more, dict) else None)
+    if kind == "topk" and not (type(k) is int and k > 0):
+        return None, 0
+    return kind, k if kind == "topk" else 0
+
+
+def _tensor(path: Path, name: str) -> Array:
+    """One tensor of a safetensors file in float32; numpy has no bfloat16, so torch reads it where it is installed."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt" if find_spec("torch") else "numpy") as file:
+            values = to_numpy(file.get_tensor(name)).astype(np.float32)
+    except (OSError, SafetensorError, TypeError, ValueError) as error:
+        raise InputError(f"cannot read {name} from {path}: {error}") from error
+    if not np.isfinite(values).all():
+        raise InputError(f"{path}: {name} has NaN or infinite values")
+    return values
+
+
+def _vector(path: Path, names: tuple[str, ...], name: str, size: int) -> Array:
+    """A bias; zeros where the file has none."""
+    vector = _tensor(path, name) if name in names else np.zeros(size, np.float32)
+    if vector.shape != (size,):
+        raise InputError(f"{path}: {name} must hold {size} numbers; its shape is {vector.shape}")
+    return vector
+
+
+def _from_ica(ica: Any, name: str, path: Path | None) -> Dictionary:
+    """Independent components: the directions along which they change the rows, whose sign is arbitrary."""
+    if not hasattr(ica, "mixing_"):
+        raise InputError("the ICA is not fitted; call fit first")
+    built = _build(np.asarray(ica.mixing_).T, name, signed=False, path=path)
+    weight = np.asarray(ica.components_, np.float32)[built.number]
+    bias = np.zeros(built.m, np.float32)
+    encoder = Encoder(
+        "linear", weight, bias, np.asarray(ica.mean_, np.float32), normalize=getattr(ica, "normalize", None) == "cosine"
+    )
+    return replace(built, encoder=encoder)
+
+
+def _build(values: Array, name: str, **more: Any) -> Dictionary:
+    """A dictionary of the rows of a matrix; rows of length 0 are left out."""
+    largest = np.abs(values).max(1).astype(np.float64)
+    usual = np.median(largest[largest > 0]) if (largest > 0).any() else 0.0
+    live = np.flatnonzero(largest > LEAST_NORM * usual)
+    if not len(live):
+        raise InputError(f"{name}: all {len(values)} features are zero")
+    directions = on_sphere(np.asarray(values[live], dtype=np.float64)).astype(np.float32)
+    return Dictionary(name, directions, live, len(values), **more)

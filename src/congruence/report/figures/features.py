@@ -1,0 +1,60 @@
+"""Figures of matched features: largest cosines beside chance, and the share that comes back by required cosine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.formatting import number, percent
+from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
+
+if TYPE_CHECKING:
+    from congruence.features.feature_match import PairMatch
+
+LINES = ((HELD_OUT, "o"), (LINEAR, "s"), (SOURCE, "^"), (MUTED, "D"))  # colour and marker of each dictionary
+
+
+def cosine_histogram(pair: PairMatch) -> Drawing:
+    """Draw the distribution of the largest cosine of each feature, and of its largest with a null dictionary."""
+    null = max(pair.null.maxima.values(), key=lambda values: float(np.quantile(values, 0.9)))
+    low = float(min(pair.nearest_cosine.min(), null.min(), 0.0))
+    edges = np.linspace(low, 1.0001, 61)
+
+    def paint(axes: Any) -> None:
+        for values, colour, name in ((pair.nearest_cosine, HELD_OUT, pair.target), (null, NULL, "null dictionary")):
+            heights = 100 * np.histogram(values, edges)[0] / len(values)
+            steps = np.repeat([0, *heights, 0], 2)[1:-1]
+            axes.fill_between(np.repeat(edges, 2), steps, color=colour, alpha=0.25, linewidth=0)
+            dashes = (None, None) if colour == HELD_OUT else (3, 1.4)
+            axes.plot(np.repeat(edges, 2), steps, color=colour, linewidth=1.8, dashes=dashes, label=name)
+        axes.axvline(pair.least, color=INK, linewidth=1.5, dashes=(5, 2), label=f"required: {number(pair.least)}")
+        axes.set(xlabel="largest cosine of a feature", ylabel="% of the features", xlim=(low, 1.0), ylim=(0, None))
+        axes.grid(axis="y")
+        axes.legend(**ABOVE, ncols=3)
+
+    summary = f"median {number(float(np.median(pair.nearest_cosine)))}, of a null {number(float(np.median(null)))}"
+    label = f"Largest cosine of each feature of {pair.source} with one of {pair.target}: {summary}"
+    return Drawing(paint, (462, 300), key=f"cosines {pair.source!r} {pair.target!r}", label=label, on_axes=True)
+
+
+def share_curve(
+    curves: Sequence[tuple[str, Sequence[float], Sequence[float]]], levels: Sequence[float], least: float
+) -> Drawing:
+    """Draw the share of features that are matched with at least a given cosine, and the same share by chance."""
+
+    def paint(axes: Any) -> None:
+        for (name, found, _), (colour, marker) in zip(curves, LINES, strict=False):
+            axes.plot(levels, 100 * np.array(found), color=colour, marker=marker, markersize=4, linewidth=2, label=name)
+        chance = 100 * np.max([one[2] for one in curves], axis=0)
+        axes.plot(levels, chance, color=NULL, linewidth=2, dashes=(1, 1.2), label="chance")
+        axes.axvline(least, color=INK, linewidth=1.5, dashes=(5, 2))
+        axes.set(xlabel="required cosine", ylabel="% of features matched", xlim=(0, 1), ylim=(0, 102))
+        axes.grid(axis="y")
+        axes.legend(**ABOVE, ncols=3)
+
+    at = int(np.searchsorted(levels, least))
+    summary = ", ".join(f"{name} {percent(found[min(at, len(found) - 1)])}" for name, found, _ in curves)
+    label = f"Share of features matched by required cosine; at {number(least)}: {summary}"
+    return Drawing(paint, (462, 300), key=f"shares {[c[0] for c in curves]!r}", label=label, on_axes=True)
