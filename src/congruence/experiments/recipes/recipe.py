@@ -118,6 +118,13 @@ RECIPES = (
         module="congruence.experiments.recipes.metric_validity",
     ),
     Recipe(
+        name="dictionary-stability",
+        question="Are the features that come back in another training true, and do true features come back?",
+        sentence="TopK and L1 autoencoders and ICA on a known sparse dictionary: what comes back, and what is true.",
+        source="the question of Nelson et al. 2026, appendix A.1, for sparse dictionaries; the experiment is ours",
+        module="congruence.experiments.recipes.dictionary_stability",
+    ),
+    Recipe(
         name="model-pairs",
         question="Do two trainings of a language model, an autoencoder or a classifier find the same representation?",
         sentence="Table 1: pairs of GPT-NeoX, masked autoencoders, ResNets and graph networks, by group of maps.",
