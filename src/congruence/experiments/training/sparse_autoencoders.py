@@ -40,7 +40,8 @@ def train_sparse_autoencoder(
         W_dec (width, d), W_enc (d, width), b_enc (width,), b_dec (d,), and the unexplained share of the variance.
     """
     check_choice("kind", kind, KINDS)
-    torch = require("torch", "training", "torch")
+    require("torch", "training", "torch")
+    import torch
     from torch.nn import Parameter
     from torch.nn.functional import normalize, relu
 
