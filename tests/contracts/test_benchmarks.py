@@ -196,3 +196,10 @@ def test_the_tables_of_error_rates_are_those_of_the_csv(monkeypatch):
     page = calibration.PAGE.read_text()
     assert calibration.render(page, calibration.read(calibration.RESULTS)) == page
     assert page.count("<!-- table: ") == page.count("<!-- end of table -->") == 2 + len(calibration.SECTIONS)
+
+
+def test_the_benchmark_of_features_runs(tmp_path, run):
+    run("features.py", "--quick", "--out", tmp_path / "features.csv")
+    with (tmp_path / "features.csv").open() as handle:
+        rows = {row["what"]: row for row in csv.DictReader(handle)}
+    assert float(rows["match_features"]["found"]) == float(rows["scipy, no null"]["found"])
