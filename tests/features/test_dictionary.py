@@ -62,9 +62,9 @@ def test_codes_of_saelens_folders_follow_their_configuration(tmp_path, weights, 
     topk = read_dictionary(saelens(tmp_path / "topk", weights, architecture="topk", k=2)).encoder
     assert ((topk(x) != 0).sum(1) <= 2).all()
     assert_allclose(topk(x).max(1), np.maximum(pre, 0).max(1), atol=1e-5)
-    more = weights | {"threshold": np.full(10, 0.3, np.float32)}
+    more = weights | {"threshold": np.linspace(-0.5, 0.5, 10, dtype=np.float32)}
     jump = read_dictionary(saelens(tmp_path / "jump", more, architecture="jumprelu")).encoder
-    assert_allclose(jump(x), np.where(pre > 0.3, pre, 0), atol=1e-5)
+    assert_allclose(jump(x), np.where(pre > more["threshold"], np.maximum(pre, 0), 0), atol=1e-5)
     for config in ({"architecture": "gated"}, {"normalize_activations": "layer_norm"}, {"architecture": "topk"}):
         read = read_dictionary(saelens(tmp_path / str(len(list(tmp_path.iterdir()))), weights, **config))
         assert read.encoder is None

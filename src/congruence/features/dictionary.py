@@ -31,7 +31,7 @@ LEAST_NORM = 1e-6  # of a live feature, as a share of the median
 class Encoder:
     """Computes codes of activations: act((x - offset) @ weight.T + bias).
 
-    `kind` is the activation: "linear", "relu", "jumprelu" (values above `threshold`, others are 0) or "topk" (the `k`
+    `kind` is the activation: "linear", "relu", "jumprelu" (positive values above `threshold`, others are 0) or "topk" (the `k`
     largest of a row, negative ones as 0). With `normalize`, rows are put on the unit sphere first.
     """
 
@@ -51,7 +51,7 @@ class Encoder:
         if self.kind == "relu":
             return np.maximum(codes, 0)
         if self.kind == "jumprelu":
-            return np.where(codes > self.threshold, codes, 0)
+            return np.where(codes > self.threshold, np.maximum(codes, 0), 0)
         if self.kind == "topk" and self.k < codes.shape[1]:
             least = np.partition(codes, -self.k, axis=1)[:, -self.k, None]
             return np.where(codes >= least, np.maximum(codes, 0), 0)
