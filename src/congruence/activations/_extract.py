@@ -16,7 +16,7 @@ from congruence.activations._parts import PartFolder, fingerprint
 from congruence.activations.inputs import Inputs, as_inputs
 from congruence.activations.layers import activations, autocast, find_layers, for_model, prepare_rows
 from congruence.activations.pooling import Pooled, Pooling
-from congruence.activations.pretrained import Pretrained, as_pretrained
+from congruence.activations.pretrained import Pieces, Pretrained, Tokenizer, as_pretrained
 from congruence.arrays import finite_rows, listing
 from congruence.checks import check_integer, require
 from congruence.errors import CongruenceWarning, InputError
@@ -117,7 +117,8 @@ def extract(
     job = make_job(pretrained, inputs, options, prepare, about)
     if job.inputs.repeated:
         warnings.warn(job.inputs.repeated, CongruenceWarning, stacklevel=3)
-    run = _Run(job, names, pooling, options.batch, device, options.precision)
+    check_integer("context", options.context, 0)
+    run = _Run(job, names, pooling, options.batch, device, options.precision, options.context)
     with _ready(job.model, device, options.precision, not options.fast):
         written: dict[str, Any] = run.write(paths, progress) if paths else run.tables(progress)
     for name, one in written.items():
@@ -172,6 +173,7 @@ class _Run:
     batch: int
     device: str
     precision: str
+    context: int  # characters kept to both sides of a token
 
     def tables(self, progress: Progress | None) -> dict[str, Table]:
         """The tables of all layers, in memory."""
@@ -183,6 +185,7 @@ class _Run:
         settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.name, "n": self.job.inputs.n}
         settings |= {"layers": self.layers, "batch": self.batch, "pooling": asdict(self.pooling)}
         settings |= {"device": self.device, "precision": self.precision, "about": dict(self.job.about)}
+        settings |= {"context": self.context}
         parts = PartFolder(paths[0].parent / f".{paths[0].name}.parts", self.layers)
         first = parts.open(settings)
         with parts.removed_if_empty():
@@ -211,11 +214,20 @@ class _Run:
     def _tables(self, start: int) -> list[Table]:
         job = self.job
         stop = min(job.inputs.n, start + self.batch)
-        rows = prepare_rows(job.prepare, job.inputs.read(start, stop))
+        given = job.inputs.read(start, stop)
+        rows = prepare_rows(job.prepare, given)
+        pieces = self._pieces(given)
         settings: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
         outputs = activations(job.model, rows, self.layers, self.pooling, **settings)
         ids = job.inputs.ids[start:stop]
-        return [_with(job.about, _table(layer, outputs[layer], ids)) for layer in self.layers]
+        return [_with(job.about, _table(layer, outputs[layer], ids, pieces)) for layer in self.layers]
+
+    def _pieces(self, texts: Any) -> Pieces | None:
+        """The text of every token and around it, where tokens become rows and their places are known."""
+        tokenize = self.job.prepare
+        if not self.job.inputs.texts or self.pooling.kind != "none" or not isinstance(tokenize, Tokenizer):
+            return None
+        return tokenize.pieces(texts, self.context)
 
 
 def _with(about: Mapping[str, str], table: Table) -> Table:
@@ -223,7 +235,7 @@ def _with(about: Mapping[str, str], table: Table) -> Table:
     return replace(table, metadata={**table.metadata, **constant})
 
 
-def _table(layer: str, pooled: Pooled, ids: Any) -> Table:
+def _table(layer: str, pooled: Pooled, ids: Any, pieces: Pieces | None) -> Table:
     count = len(pooled.values) if pooled.rows is None else pooled.inputs
     if count != len(ids):  # such as windows of images, or positions as the first axis
         raise InputError(
@@ -233,7 +245,11 @@ def _table(layer: str, pooled: Pooled, ids: Any) -> Table:
         return Table(pooled.values, layer, ids)
     own = ids[pooled.rows]
     named = np.array([f"{id}:{position}" for id, position in zip(own, pooled.positions, strict=True)])
-    return Table(pooled.values, layer, named, {"input": own, "position": pooled.positions})
+    metadata = {"input": own, "position": pooled.positions}
+    if pieces is not None:
+        found = [pieces[row][position] for row, position in zip(pooled.rows, pooled.positions, strict=True)]
+        metadata |= {name: np.array([piece[name] for piece in found], dtype=object) for name in found[0]}
+    return Table(pooled.values, layer, named, metadata)
 
 
 def _joined(tables: Sequence[Table]) -> Table:

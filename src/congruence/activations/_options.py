@@ -30,6 +30,9 @@ class ExtractOptions:
         "(their mean), cls (the first), last (the last that is not padding) or patch (one drawn at random).",
     )
     skip: int = option(0, "Number of first positions that mean, patch and none leave out, such as a class token.")
+    context: int = option(
+        40, "With pool none, characters of the text to both sides of a token that are kept as metadata; 0 for none."
+    )
     batch: int = option(64, "Number of inputs per forward pass.")
     precision: str = option("float32", "float32; or bfloat16 or float16, which run the model under autocast.")
     fast: bool = option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,39 @@ from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import CongruenceWarning, InputError
 from congruence.tables.access import first_sentence
+
+Pieces = Sequence[Sequence[Mapping[str, str]]]  # of each text and token: the columns "token" and "context"
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """Turns texts into token ids with their mask, and says which piece of a text a token is."""
+
+    tokenizer: Any  # of transformers
+    longest: int  # tokens of a text
+
+    def __call__(self, texts: list[str], **more: Any) -> dict[str, Any]:
+        """Token ids and mask, (texts, tokens)."""
+        limit = {"truncation": self.longest < 10**9, "max_length": self.longest}
+        batch = self.tokenizer(texts, padding=True, **limit, return_tensors="pt", **more)
+        return {name: batch[name] for name in ("input_ids", "attention_mask", *(["offset_mapping"] if more else []))}
+
+    def pieces(self, texts: list[str], around: int) -> Pieces | None:
+        """For each token of each text its piece of the text, and `around` characters to both sides of it.
+
+        None for tokenizers that do not know the place of a token (those written in Python).
+        """
+        if not getattr(self.tokenizer, "is_fast", False):
+            return None
+        spans = self(texts, return_offsets_mapping=True)["offset_mapping"].tolist()
+        return [[_piece(text, a, b, around) for a, b in row] for text, row in zip(texts, spans, strict=True)]
+
+
+def _piece(text: str, start: int, stop: int, around: int) -> dict[str, str]:
+    token = text[start:stop]
+    if not around:
+        return {"token": token}
+    return {"token": token, "context": f"{text[max(0, start - around) : start]}[{token}]{text[stop : stop + around]}"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +162,7 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
     return model.eval()
 
 
-def _tokenizer(transformers: Any, folder: Path, model: Any) -> Callable[[list[str]], Any]:
+def _tokenizer(transformers: Any, folder: Path, model: Any) -> Tokenizer:
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
@@ -143,11 +176,7 @@ def _tokenizer(transformers: Any, folder: Path, model: Any) -> Callable[[list[st
         raise InputError(f"the tokenizer of {folder} has no padding token (pad, eos or unk)")
     longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 10**9))
 
-    def tokenize(texts: list[str]) -> dict[str, Any]:
-        batch = tokenizer(texts, padding=True, truncation=longest < 10**9, max_length=longest, return_tensors="pt")
-        return {name: batch[name] for name in ("input_ids", "attention_mask")}
-
-    return tokenize
+    return Tokenizer(tokenizer, longest)
 
 
 def _preparer(model: Any) -> Callable[[Any], Any]:

@@ -31,8 +31,8 @@ LEAST_NORM = 1e-6  # of a live feature, as a share of the median
 class Encoder:
     """Computes codes of activations: act((x - offset) @ weight.T + bias).
 
-    `kind` is the activation: "linear", "relu", "jumprelu" (positive values above `threshold`, others are 0) or "topk" (the `k`
-    largest of a row, negative ones as 0). With `normalize`, rows are put on the unit sphere first.
+    `kind` is the activation: "linear", "relu", "jumprelu" (positive values above `threshold`, others are 0) or "topk"
+    (the `k` largest of a row, negative ones as 0). With `normalize`, rows are put on the unit sphere first.
     """
 
     kind: str
