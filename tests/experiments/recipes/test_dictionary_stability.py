@@ -38,6 +38,10 @@ def test_features_that_are_the_truth_are_measured_as_true():
     assert found.true == pytest.approx((0.75, 0.75))
     assert found.comes_back == pytest.approx((0.75, 0.75))
     assert found.true_of_back == found.back_of_true == pytest.approx((1.0, 1.0))
+    copies = [{"W_dec": np.vstack([truth[:10], truth[:10]]), "unexplained": np.asarray(0.1)}] * 2
+    doubled = method.measure(method.Setting("topk", 20, 3, 20), truth, copies)
+    assert doubled.true == pytest.approx((1.0, 1.0))
+    assert doubled.found == pytest.approx((0.5, 0.5))
     shared = np.vstack([truth[:5], own[0][:15]])  # found twice, but not true
     wrong = [{"W_dec": shared, "unexplained": np.asarray(0.1)}] * 2
     assert method.measure(method.Setting("topk", 20, 3, 20), truth, wrong).true_of_back == pytest.approx((0.25, 0.25))
