@@ -25,6 +25,8 @@ from congruence.progress import Progress
 from congruence.rows.devices import full_precision, kernels, training_device
 from congruence.tables import Table, check_table_path, read_table
 from congruence.tables.access import suffix_of
+from congruence.tables.columns import PREFIX
+from congruence.tables.table import concatenate_labels
 
 STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written chunk by chunk, with ids
 PART_BYTES = 2**26  # of activations in memory before they are written
@@ -141,7 +143,7 @@ def make_job(
         prepare = pretrained.tokenize if opened.texts else pretrained.prepare
     if opened.texts and prepare is None:
         raise InputError(f"texts must be tokenized, but {pretrained.without_tokenizer}")
-    origin = {} if pretrained.hub is None else {"model": pretrained.hub.title}
+    origin = {} if pretrained.hub is None else {f"{PREFIX}model": pretrained.hub.title}
     return Job(pretrained.model, opened, prepare, origin | dict(about or {}))
 
 
@@ -214,8 +216,8 @@ class _Run:
         rows = prepare_rows(job.prepare, job.inputs.read(start, stop))
         settings: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
         outputs = activations(job.model, rows, self.layers, self.pooling, **settings)
-        ids = job.inputs.ids[start:stop]
-        return [_with(job.about, _table(layer, outputs[layer], ids)) for layer in self.layers]
+        ids, name = job.inputs.ids[start:stop], job.inputs.id_name
+        return [_with(job.about, _table(layer, outputs[layer], ids, name)) for layer in self.layers]
 
 
 def _with(about: Mapping[str, str], table: Table) -> Table:
@@ -223,29 +225,25 @@ def _with(about: Mapping[str, str], table: Table) -> Table:
     return replace(table, metadata={**table.metadata, **constant})
 
 
-def _table(layer: str, pooled: Pooled, ids: Any) -> Table:
+def _table(layer: str, pooled: Pooled, ids: Any, id_name: str | None) -> Table:
     count = len(pooled.values) if pooled.rows is None else pooled.inputs
     if count != len(ids):  # such as windows of images, or positions as the first axis
         raise InputError(
             f"the layer {layer!r} returns {count} rows for {len(ids)} inputs; name one that returns one for each"
         )
     if pooled.rows is None or pooled.positions is None:
-        return Table(pooled.values, layer, ids)
+        return Table(pooled.values, layer, ids, id_name=id_name)
     own = ids[pooled.rows]
     named = np.array([f"{id}:{position}" for id, position in zip(own, pooled.positions, strict=True)])
-    return Table(pooled.values, layer, named, {"input": own, "position": pooled.positions})
+    return Table(pooled.values, layer, named, {f"{PREFIX}input": own, f"{PREFIX}position": pooled.positions})
 
 
 def _joined(tables: Sequence[Table]) -> Table:
     first = tables[0]
     if len({table.d for table in tables}) > 1:
         raise InputError(f"the layer {first.name!r} returns rows of different widths; pool them (mean, cls, last)")
-    return Table(
-        np.concatenate([table.values for table in tables]),
-        first.name,
-        np.concatenate([np.asarray(table.ids) for table in tables]),
-        {name: np.concatenate([table.metadata[name] for table in tables]) for name in first.metadata},
-    )
+    labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
+    return replace(first, values=np.concatenate([table.values for table in tables]), **labels)
 
 
 @contextlib.contextmanager

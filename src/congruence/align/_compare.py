@@ -123,6 +123,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         | ({"similarities": list(measures)} if measures else {})
         | recorded(inputs.files),
         ids=inputs.ids,
+        id_name=inputs.id_name,
         metadata=inputs.metadata,
         steps=None if options.steps is None else [float(one) for one in options.steps],
         consensus=common,
