@@ -219,7 +219,7 @@ def _plan(source: str | Path, files: Sequence[Path], out: Path) -> dict[Path, Pa
         raise InputError(
             f"--out {out} must be a folder: {source} is {len(files)} parts, and each is written on its own"
         )
-    root, pattern = Path(source), Path(os.path.abspath(source))
+    root = Path(source)
     if not root.is_dir():
         fixed = [part for part in root.parts if not set("*?[") & set(part)]
         root = Path(*root.parts[: next(i for i, part in enumerate(root.parts) if part not in fixed)])
@@ -228,8 +228,6 @@ def _plan(source: str | Path, files: Sequence[Path], out: Path) -> dict[Path, Pa
     for target in parts.values():
         if target.resolve() in inputs:
             raise InputError(f"--out {out} would overwrite the input {target}; give another folder")
-        if Path(os.path.abspath(target)).match(str(pattern)):
-            raise InputError(f"--out {out} lies where {source} looks for parts; give another folder")
     return parts
 
 

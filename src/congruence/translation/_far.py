@@ -17,6 +17,7 @@ from congruence.rows.engine import Rows
 
 RATE = 0.001  # at most about this share of the rows of the same population is flagged, half of it by each measure
 FEWEST, MOST = 50, 20_000  # rows that the measures are fitted on
+ROUNDING = 1e-6  # rows of one length, or copies, differ by the rounding of float32
 TAIL = 0.1  # share of the largest held-out values from which a limit is extrapolated where rows are few
 
 
@@ -56,7 +57,7 @@ def fit_region(rows: Rows, fold_of: Array, seed: int = 0) -> FitRegion | None:
     for fold in np.unique(folds):
         mine = folds == fold
         held_out[:, mine] = _measures(x[mine], *_fit(x[~mine]))
-    limits = np.array([_upper_quantile(values, RATE / 2) for values in held_out])
+    limits = (1 + ROUNDING) * np.array([_upper_quantile(values, RATE / 2) for values in held_out])
     if not (np.isfinite(limits).all() and (limits > 0).all()):
         return None
     centre, mean, factor = _fit(x)

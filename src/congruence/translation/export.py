@@ -68,8 +68,9 @@ def _write_onnx(translator: Translator, path: Path) -> list[Path]:
     onnx = require("onnx", "export to ONNX", "onnx")
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
     mean, matrix, shift = _arrays(translator)
-    tiny = np.array(np.finfo(np.float32).tiny, np.float32)
-    constants = {"mean": mean, "matrix": matrix, "shift": shift, "tiny": tiny, "columns": np.array([1], np.int64)}
+    constants = {"mean": mean, "matrix": matrix, "shift": shift}
+    if translator.normalize:
+        constants |= {"tiny": np.array(np.finfo(np.float32).tiny, np.float32), "columns": np.array([1], np.int64)}
     nodes: list[Any] = []
 
     def add(kind: str, inputs: list[str], output: str) -> str:
