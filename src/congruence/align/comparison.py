@@ -203,6 +203,7 @@ class MovedRows:
     ids: Array | None = field(repr=False)
     metadata: Mapping[str, Array] = field(repr=False)
     id_name: str | None = None  # the column of the ids
+    types: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of ids and metadata in the file
 
     def __repr__(self) -> str:
         most, unit = float(np.nanmax(self.disagreement)), "of chance" if self.judged else "of the diameter"
@@ -239,6 +240,7 @@ class MovedRows:
             {number: order} | {name: column[order] for name, column in self.metadata.items()},
             tuple(columns),
             id_name=self.id_name,
+            types=self.types,
         )
 
 
@@ -265,6 +267,7 @@ class Comparison(Result):
     settings: Mapping[str, Any]
     ids: Array | None = None  # (n,) of the paired rows
     id_name: str | None = None  # the column that they were read from
+    types: Mapping[str, Any] = field(default_factory=dict)  # of ids and metadata in the file
     metadata: Mapping[str, Array] = field(default_factory=dict)  # of the first run, each (n,)
     steps: list[float] | None = None  # of checkpoints of one training, one for each run
     consensus: Consensus | None = None  # of all runs, where it was requested
@@ -312,6 +315,7 @@ class Comparison(Result):
             ids=self.ids,
             metadata=self.metadata,
             id_name=self.id_name,
+            types=self.types,
         )
 
     def numbers(self) -> ComparisonNumbers:

@@ -14,7 +14,7 @@ from congruence.checks import check_choice, require
 from congruence.errors import InputError
 from congruence.files import check_writable, replacing, write_text
 from congruence.translation._options import FORMATS
-from congruence.translation.translator import Translator
+from congruence.translation.translator import Translator, fits_float32
 
 OPSET, IR_VERSION = 18, 8  # of ONNX; onnxruntime reads both from version 1.14 on
 
@@ -47,7 +47,7 @@ def export_translator(translator: Translator, path: str | Path, to: str) -> list
         after it, listed in modules.json. "numpy": a module with a function `translate` that needs numpy alone.
     """
     check_choice("to", to, FORMATS)
-    if not translator.fits_float32:
+    if not fits_float32(translator.map.matrix):
         raise InputError("this translator cannot be exported: its numbers are beyond the range of float32")
     return _WRITERS[to](translator, Path(path))
 

@@ -31,7 +31,7 @@ class Translator:
     d_new: int
     d_old: int
     region: FitRegion | None = None  # where the rows of the fit are; None in files of version 0.1.0
-    _prepared: dict[Any, tuple[Any, Any, Any]] = field(default_factory=dict, init=False)
+    _prepared: dict[Any, tuple[bool, Any, Any, Any]] = field(default_factory=dict, init=False)
 
     def __call__(self, x: Any) -> Any:
         """Translate rows of the new space into the old one."""
@@ -78,11 +78,6 @@ class Translator:
         shift = h.target_mean[:out] - (before - mean) @ matrix - h.source_mean[width:] @ h.matrix[width:, :out]
         return mean, matrix, shift
 
-    @property
-    def fits_float32(self) -> bool:
-        """Whether float32 can hold the map."""
-        return bool(1e-30 < np.abs(self.map.matrix).max() < 1e30)
-
     def _check(self, x: Any, width: int) -> Any:
         x = as_matrix(x, "x", finite=False)
         if x.shape[1] != width:
@@ -97,22 +92,26 @@ class Translator:
             work = self.inverse if inverse else self
             return rows.map_blocks(work, dtype=dtype, chunks=(rows.chunks[0], (out,)), meta=np.empty((0, 0), dtype))
         dtype = str(x.dtype).removeprefix("torch.")
-        single = dtype == "float32" and self.fits_float32
+        single, mean, matrix, shift = self._arrays(x, inverse, dtype == "float32")
         rows = x if single else as_float64_like(x, x)
-        mean, matrix, shift = self._arrays(x, inverse, single)
         mapped = ((on_sphere(rows) if self.normalize else rows) - mean) @ matrix + shift
         mapped = on_sphere(mapped) if self.normalize else mapped
         if dtype == "float16" and abs(mapped).max() > HALF:
             raise InputError("translated values are too large for float16; convert x to float32")
         return like(mapped, x)
 
-    def _arrays(self, x: Any, inverse: bool, single: bool) -> tuple[Any, Any, Any]:
-        """The arrays of `linear` in the library, on the device and in the precision of x, made once for each."""
+    def _arrays(self, x: Any, inverse: bool, single: bool) -> tuple[bool, Any, Any, Any]:
+        """Whether to compute in float32, and the arrays of `linear` in the library and on the device of x.
+
+        They are made once: a conversion takes longer than a query.
+        """
         key = (inverse, single, str(x.device) if is_tensor(x) else None)
         if key not in self._prepared:
             parts = self.linear(inverse=inverse, single=single)
+            if single and not fits_float32(parts[1]):
+                single, parts = False, self.linear(inverse=inverse)
             mean, matrix, shift = (like(part, x) if single else as_float64_like(part, x) for part in parts)
-            self._prepared[key] = (mean, matrix, shift)
+            self._prepared[key] = (single, mean, matrix, shift)
         return self._prepared[key]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,6 +126,11 @@ class Translator:
     def __repr__(self) -> str:
         sphere = ", on the unit sphere" if self.normalize else ""
         return f"<Translator {self.d_new} -> {self.d_old} dimensions, {self.map.group}{sphere}>"
+
+
+def fits_float32(matrix: Array) -> bool:
+    """Whether float32 can hold a map with this matrix."""
+    return bool(1e-30 < np.abs(matrix).max() < 1e30)
 
 
 def load_translator(path: str | Path) -> Translator:
