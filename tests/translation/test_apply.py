@@ -62,7 +62,7 @@ def files(folder):
 
 @pytest.mark.parametrize("source", ["in", "in/*.parquet", "in/part?.parquet"])
 def test_parts_become_parts_of_the_same_names(world, source):
-    done = apply_files("up.safetensors", source, "out", PLAIN)
+    done = apply_files("up.safetensors", source, "out", options=PLAIN)
     assert (done.rows, done.parts, done.before) == (200, 5, 0)
     assert files("out") == [RECORD, *(f"part{i}.parquet" for i in range(5))]
     for number in range(5):
@@ -71,12 +71,12 @@ def test_parts_become_parts_of_the_same_names(world, source):
 
 
 def test_a_second_call_translates_only_what_is_missing_or_changed(world):
-    apply_files("up.safetensors", "in", "out", PLAIN)
+    apply_files("up.safetensors", "in", "out", options=PLAIN)
     times = {name: os.stat(f"out/{name}").st_mtime_ns for name in files("out")}
     Path("out/part1.parquet").unlink()
     Path("out/part2.parquet").write_bytes(b"truncated")
     pq.write_table(part(33), "in/part3.parquet")
-    done = apply_files("up.safetensors", "in", "out", PLAIN)
+    done = apply_files("up.safetensors", "in", "out", options=PLAIN)
     assert (done.rows, done.parts, done.before) == (200, 5, 2)
     for number in range(5):
         translated(f"out/part{number}.parquet")
@@ -85,36 +85,35 @@ def test_a_second_call_translates_only_what_is_missing_or_changed(world):
 
 
 def test_a_part_whose_input_is_gone_is_named(world):
-    apply_files("up.safetensors", "in", "out", PLAIN)
+    apply_files("up.safetensors", "in", "out", options=PLAIN)
     Path("in/part0.parquet").unlink()
-    assert apply_files("up.safetensors", "in", "out", PLAIN).left == ("part0.parquet",)
+    assert apply_files("up.safetensors", "in", "out", options=PLAIN).left == ("part0.parquet",)
 
 
 def test_folders_below_a_pattern_stay_folders(world):
     for day in ("a", "b"):
         Path(f"days/{day}").mkdir(parents=True)
         pq.write_table(part(ord(day)), f"days/{day}/part.parquet")
-    apply_files("up.safetensors", "days/*/*.parquet", "out", PLAIN)
+    apply_files("up.safetensors", "days/*/*.parquet", "out", options=PLAIN)
     assert files("out") == [RECORD, "a/part.parquet", "b/part.parquet"]
 
 
 def test_another_map_or_other_options_do_not_mix(world, make_translator):
-    apply_files("up.safetensors", "in", "out", PLAIN)
+    apply_files("up.safetensors", "in", "out", options=PLAIN)
     before = {name: Path(f"out/{name}").read_bytes() for name in files("out")}
     with pytest.raises(InputError, match="out holds parts of another map or of other options"):
-        apply_files("up.safetensors", "in", "out", FLAGGED)
+        apply_files("up.safetensors", "in", "out", options=FLAGGED)
     make_translator(group="rigid").save("other.safetensors")
     with pytest.raises(InputError, match="out holds parts of another map"):
-        apply_files("other.safetensors", "in", "out", PLAIN)
+        apply_files("other.safetensors", "in", "out", options=PLAIN)
     assert {name: Path(f"out/{name}").read_bytes() for name in files("out")} == before
 
 
 WORKER = """
 import sys, time
 from congruence.translation import _apply
-from congruence.translation._options import ApplyOptions
 print("ready", flush=True)
-_apply.apply_files("up.safetensors", "in", "out", ApplyOptions())
+_apply.apply_files("up.safetensors", "in", "out", options=ApplyOptions())
 """
 
 
@@ -135,7 +134,7 @@ def test_kill_9_at_any_moment_loses_and_doubles_no_row(tmp_path, monkeypatch, ma
         for path in Path("out").glob("*.parquet") if Path("out").is_dir() else ():
             translated(path)  # whatever is visible is complete
     assert killed >= 3
-    done = apply_files("up.safetensors", "in", "out", PLAIN)
+    done = apply_files("up.safetensors", "in", "out", options=PLAIN)
     assert (done.rows, done.parts) == (8000, 40)
     assert files("out") == sorted([RECORD, *(f"part{i}.parquet" for i in range(40))])
     ids = np.concatenate([pq.read_table(f"out/part{i}.parquet")["doc_id"] for i in range(40)])
@@ -160,13 +159,13 @@ def test_every_moment_of_a_crash_is_repaired(world, monkeypatch, moment):
         with monkeypatch.context() as patch:
             patch.setattr(_apply._Record, "add", crash)
             with pytest.raises(Crash):
-                apply_files("up.safetensors", "in", "out", PLAIN)
+                apply_files("up.safetensors", "in", "out", options=PLAIN)
         assert files("out") == [RECORD, "part0.parquet"]
     else:
-        apply_files("up.safetensors", "in", "out", PLAIN)
+        apply_files("up.safetensors", "in", "out", options=PLAIN)
         text = Path("out", RECORD).read_text()
         Path("out", RECORD).write_text(text[: text.rindex('"rows"')])
-    done = apply_files("up.safetensors", "in", "out", PLAIN)
+    done = apply_files("up.safetensors", "in", "out", options=PLAIN)
     assert (done.rows, done.before) == (200, 4 if moment == "in the record" else 0)
     assert files("out") == [RECORD, *(f"part{i}.parquet" for i in range(5))]
     assert [json.loads(line)["rows"] for line in Path("out", RECORD).read_text().splitlines()[1:]] == [40] * 5
@@ -175,7 +174,7 @@ def test_every_moment_of_a_crash_is_repaired(world, monkeypatch, moment):
 def test_a_single_file_leaves_no_temporary_file_of_a_killed_run(world):
     Path(".one.parquet.abc.part").write_bytes(b"half")
     Path(".other.parquet.abc.part").write_bytes(b"of another output")
-    apply_files("up.safetensors", "in/part0.parquet", "one.parquet", PLAIN)
+    apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=PLAIN)
     assert not Path(".one.parquet.abc.part").exists()
     assert Path(".other.parquet.abc.part").exists()
 
@@ -184,14 +183,14 @@ def test_a_damaged_part_is_named_and_the_others_are_kept(world):
     whole = Path("in/part3.parquet").read_bytes()
     Path("in/part3.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(TableError, match=r"part3.parquet .*damaged.*; 3 of 5 parts are finished, and the same command"):
-        apply_files("up.safetensors", "in", "out", PLAIN)
+        apply_files("up.safetensors", "in", "out", options=PLAIN)
     Path("in/part3.parquet").write_bytes(whole)
-    assert apply_files("up.safetensors", "in", "out", PLAIN).before == 3
+    assert apply_files("up.safetensors", "in", "out", options=PLAIN).before == 3
 
 
 def test_other_metadata_in_a_part_is_carried_along(world):
     pq.write_table(part(2, topic=["é"] * 40), "in/part2.parquet")
-    apply_files("up.safetensors", "in", "out", ApplyOptions(features="emb_*"))
+    apply_files("up.safetensors", "in", "out", options=ApplyOptions(features="emb_*"))
     assert pq.read_table("out/part2.parquet")["topic"].to_pylist() == ["é"] * 40
     translated("out/part2.parquet")
 
@@ -210,13 +209,13 @@ def test_other_metadata_in_a_part_is_carried_along(world):
 def test_parts_with_other_values_are_refused(world, columns, message):
     pq.write_table(columns, "in/part1.parquet")
     with pytest.raises(InputError, match=message):
-        apply_files("up.safetensors", "in", "out", PLAIN)
+        apply_files("up.safetensors", "in", "out", options=PLAIN)
     assert files("out") == [RECORD, "part0.parquet"]
 
 
 def test_empty_parts_stay_empty_parts(world):
     pq.write_table(part(1).slice(0, 0), "in/part1.parquet")
-    assert apply_files("up.safetensors", "in", "out", FLAGGED).rows == 160
+    assert apply_files("up.safetensors", "in", "out", options=FLAGGED).rows == 160
     assert pq.read_table("out/part1.parquet").num_rows == 0
     assert pq.read_schema("out/part1.parquet") == pq.read_schema("out/part0.parquet")
 
@@ -243,14 +242,14 @@ def test_what_cannot_be_written_is_refused_before_the_work(world, source, out, m
     Path("full/thesis.tex").write_text("...")
     before = files(".")
     with pytest.raises(InputError, match=message):
-        apply_files("up.safetensors", source, out, PLAIN)
+        apply_files("up.safetensors", source, out, options=PLAIN)
     assert files(".") == before
 
 
 def test_a_folder_inside_the_input_and_a_map_inside_it_are_no_parts(world):
     shutil.copy("up.safetensors", "in/up.safetensors")
     for before in (0, 5):
-        done = apply_files("in/up.safetensors", "in", "in/translated", PLAIN)
+        done = apply_files("in/up.safetensors", "in", "in/translated", options=PLAIN)
         assert (done.parts, done.before) == (5, before)
 
 
@@ -264,11 +263,11 @@ def test_a_full_disk_is_reported_and_leaves_complete_parts(world, monkeypatch):
 
     monkeypatch.setattr("congruence.files.os.fsync", full)
     with pytest.raises(InputError, match=r"No space left on device; 1 of 5 parts are finished"):
-        apply_files("up.safetensors", "in", "out", PLAIN)
+        apply_files("up.safetensors", "in", "out", options=PLAIN)
     assert files("out") == [RECORD, "part0.parquet"]
     monkeypatch.undo()
     os.chdir(world)
-    assert apply_files("up.safetensors", "in", "out", PLAIN).before == 1
+    assert apply_files("up.safetensors", "in", "out", options=PLAIN).before == 1
 
 
 def test_a_folder_in_use_is_refused(world):
@@ -276,7 +275,7 @@ def test_a_folder_in_use_is_refused(world):
 
     Path("out").mkdir()
     with alone_in("out"), pytest.raises(InputError, match="another process is using out"):
-        apply_files("up.safetensors", "in", "out", PLAIN)
+        apply_files("up.safetensors", "in", "out", options=PLAIN)
 
 
 def test_far_rows_are_flagged_and_counted(world):
@@ -284,19 +283,21 @@ def test_far_rows_are_flagged_and_counted(world):
     values = table["emb_0"].to_numpy().copy()
     values[[3, 8]] = 1e6
     pq.write_table(table.set_column(1, "emb_0", pa.array(values)), "in/part2.parquet")
-    done = apply_files("up.safetensors", "in", "out", FLAGGED)
+    done = apply_files("up.safetensors", "in", "out", options=FLAGGED)
     assert (done.flag, done.far >= 2) == ("far", True)
     flags = pq.read_table("out/part2.parquet")["far"].to_numpy()
     assert flags.dtype == bool
     assert flags[[3, 8]].all()
     assert done.far == sum(pq.read_table(f"out/part{i}.parquet")["far"].to_numpy().sum() for i in range(5))
     assert "far" in read_table("out/part2.parquet").metadata
-    assert apply_files("up.safetensors", "in", "out", FLAGGED).far == done.far
+    assert apply_files("up.safetensors", "in", "out", options=FLAGGED).far == done.far
 
 
 def test_the_flag_takes_a_name_that_is_free(world):
     pq.write_table(part(0, far=["no"] * 40, far_2=["no"] * 40), "one.parquet")
-    done = apply_files("up.safetensors", "one.parquet", "out.parquet", ApplyOptions(flag_far=True, features="emb_*"))
+    done = apply_files(
+        "up.safetensors", "one.parquet", "out.parquet", options=ApplyOptions(flag_far=True, features="emb_*")
+    )
     assert done.flag == "far_3"
     assert pq.read_table("out.parquet")["far"].to_pylist() == ["no"] * 40
 
@@ -304,9 +305,9 @@ def test_the_flag_takes_a_name_that_is_free(world):
 def test_the_flag_needs_a_map_that_knows_its_rows(world):
     old = Path(__file__).parents[1] / "saved_by_0_1_0" / "translator.safetensors"
     with pytest.raises(InputError, match=r"--flag-far: .*translator.safetensors does not know the rows of its fit"):
-        apply_files(old, "in", "out", FLAGGED)
+        apply_files(old, "in", "out", options=FLAGGED)
     with pytest.raises(InputError, match="cannot be used with --inverse"):
-        apply_files("up.safetensors", "in", "out", ApplyOptions(flag_far=True, inverse=True))
+        apply_files("up.safetensors", "in", "out", options=ApplyOptions(flag_far=True, inverse=True))
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".zarr", ".h5ad", ".npy"])
@@ -317,14 +318,14 @@ def test_parts_of_arrays(world, suffix):
     for number in range(2):
         labels = {} if bare else {"ids": [f"d{i}" for i in range(30)], "metadata": {"topic": ["a"] * 30}}
         write_table(Table(x + number, "t", **labels), f"arrays/{number}{suffix}")
-    done = apply_files("up.safetensors", "arrays", "out", PLAIN if bare else FLAGGED)
+    done = apply_files("up.safetensors", "arrays", "out", options=PLAIN if bare else FLAGGED)
     assert (done.rows, done.parts) == (60, 2)
     back = read_table(f"out/1{suffix}")
     assert_allclose(back.values, load_translator("up.safetensors")(x + 1), atol=1e-6)
     if not bare:
         assert set(back.metadata) == {"topic", "far"}
         assert back.ids.tolist() == [f"d{i}" for i in range(30)]
-    assert apply_files("up.safetensors", "arrays", "out", PLAIN if bare else FLAGGED).before == 2
+    assert apply_files("up.safetensors", "arrays", "out", options=PLAIN if bare else FLAGGED).before == 2
 
 
 RICH = {
@@ -361,7 +362,7 @@ def test_every_other_column_keeps_its_name_type_place_and_contents(world, make_t
     table = pa.table({**{name: RICH[name] for name in names[:3]}, **values, **{name: RICH[name] for name in names[3:]}})
     (pq.write_table if suffix == ".parquet" else pyarrow.feather.write_feather)(table, f"rich{suffix}")
     options = ApplyOptions(id="doc id", features="dim *" if kind == "columns" else "vector")
-    apply_files("wider.safetensors", f"rich{suffix}", f"out{suffix}", options)
+    apply_files("wider.safetensors", f"rich{suffix}", f"out{suffix}", options=options)
     got = pq.read_table(f"out{suffix}") if suffix == ".parquet" else pyarrow.feather.read_table(f"out{suffix}")
     new = [f"dim {j + 1:02d}" for j in range(6)] if kind == "columns" else ["vector"]
     assert got.column_names == [*names[:3], *new, *names[3:]]
@@ -379,7 +380,7 @@ def test_every_other_column_keeps_its_name_type_place_and_contents(world, make_t
 def test_names_that_meant_the_old_values_are_not_given_to_new_ones(world):
     table = pa.table({"doc_id": ["a", "b"], **{name: [1.0, 2.0] for name in ("red", "green", "blue", "grey")}})
     pq.write_table(table, "named.parquet")
-    apply_files("up.safetensors", "named.parquet", "out.parquet", PLAIN)
+    apply_files("up.safetensors", "named.parquet", "out.parquet", options=PLAIN)
     assert pq.read_schema("out.parquet").names == ["doc_id", "emb_0", "emb_1", "emb_2", "emb_3"]
 
 
@@ -388,7 +389,7 @@ def test_new_columns_do_not_clash_with_others(world, make_translator):
     pq.write_table(part(0, emb_5=["x"] * 40), "clash.parquet")
     options = ApplyOptions(features="emb_0,emb_1,emb_2,emb_3")
     with pytest.raises(TableError, match="several columns would be called emb_5"):
-        apply_files("wider.safetensors", "clash.parquet", "out.parquet", options)
+        apply_files("wider.safetensors", "clash.parquet", "out.parquet", options=options)
     assert not Path("out.parquet").exists()
 
 
@@ -397,7 +398,7 @@ def test_from_one_format_to_another(world):
     pq.write_table(table, "one.parquet")
     expected = load_translator("up.safetensors")(np.column_stack([table[f"emb_{i}"] for i in range(4)]))
     for out in ("one.csv", "one.arrow", "one.npz", "one.feather", "one.csv.gz"):
-        apply_files("up.safetensors", "one.parquet", out, ApplyOptions(features="emb_*"))
+        apply_files("up.safetensors", "one.parquet", out, options=ApplyOptions(features="emb_*"))
         back = read_table(out) if out == "one.npz" else read_table(out, features="emb_*", id="doc_id")
         assert back.ids.astype(int).tolist() == list(range(40))
         assert back.metadata["kind"].tolist() == ["u", "v"] * 20
@@ -425,14 +426,14 @@ def test_dask_workers_translate_parts(world):
         distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):
-        done = apply_files("up.safetensors", "in", "out", FLAGGED)
-        assert apply_files("up.safetensors", "in", "out", FLAGGED).before == 5
-        apply_files("up.safetensors", "in/part0.parquet", "one.parquet", FLAGGED)
+        done = apply_files("up.safetensors", "in", "out", options=FLAGGED)
+        assert apply_files("up.safetensors", "in", "out", options=FLAGGED).before == 5
+        apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=FLAGGED)
         Path("in/part1.parquet").write_bytes(b"PAR1 damaged")
         with pytest.raises(TableError, match=r"part1.parquet .*; 4 of 5 parts are finished"):
-            apply_files("up.safetensors", "in", "out", FLAGGED)
+            apply_files("up.safetensors", "in", "out", options=FLAGGED)
     assert (done.rows, done.parts) == (200, 5)
-    apply_files("up.safetensors", "in/part0.parquet", "here.parquet", FLAGGED)
+    apply_files("up.safetensors", "in/part0.parquet", "here.parquet", options=FLAGGED)
     assert pq.read_table("one.parquet").equals(pq.read_table("here.parquet"))
     for number in (0, 2, 3, 4):
         translated(f"out/part{number}.parquet")

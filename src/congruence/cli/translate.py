@@ -97,7 +97,7 @@ def apply(
     if not is_many(table):
         cli.check_outputs(outputs, [map, table], {"out": out})
     with cli.working(outputs) as progress, on_cluster(dask):
-        done = apply_files(map, table, out, options, progress)
+        done = apply_files(map, table, out, options=options, progress=progress)
     if quiet:
         return
     before = f" ({done.before} of them before)" if done.before else ""

@@ -20,7 +20,7 @@ import numpy as np
 from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.errors import CongruenceError, InputError
 from congruence.files import LOCK, alone_in, describe_file, remove_parts, system_reason, write_text
-from congruence.options import reading
+from congruence.options import reading, takes
 from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
@@ -98,12 +98,35 @@ def _mapped(
         first += chunk.n
 
 
+@takes(ApplyOptions)
 def apply_files(
-    map: str | Path, source: str | Path, out: str | Path, options: ApplyOptions, progress: Progress | None = None
+    map: str | Path,
+    source: str | Path,
+    out: str | Path,
+    *,
+    options: ApplyOptions,
+    progress: Progress | None = None,
 ) -> Applied:
-    """Translate a file into a file, or the parts of a pattern or folder into a folder.
+    """Translate a file into a file, or the files of a pattern or folder into a folder of the same names.
 
-    With a dask client, workers translate whole parts; they must have the files at the same paths.
+    All columns but the values stay as they are. If the process was killed, the same call translates the parts that are
+    missing. With a dask client, workers translate whole parts; they must have the files at the same paths.
+
+    Parameters
+    ----------
+    map : str or Path
+        What `Translation.save` or ``congruence translate fit --map`` wrote.
+    source : str or Path
+        A file, a pattern (``export/*.parquet``) or a folder of parts.
+    out : str or Path
+        A file for a file, else a folder.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+
+    Returns
+    -------
+    Applied
+        How many rows were translated, and how many of them are far from those of the fit.
     """
     translator = load_translator(map)
     if options.flag_far and options.inverse:
