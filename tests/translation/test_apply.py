@@ -295,9 +295,7 @@ def test_far_rows_are_flagged_and_counted(world):
 
 def test_the_flag_takes_a_name_that_is_free(world):
     pq.write_table(part(0, far=["no"] * 40, far_2=["no"] * 40), "one.parquet")
-    done = apply_files(
-        "up.safetensors", "one.parquet", "out.parquet", options=ApplyOptions(flag_far=True, features="emb_*")
-    )
+    done = apply_files("up.safetensors", "one.parquet", "out.parquet", flag_far=True, features="emb_*")
     assert done.flag == "far_3"
     assert pq.read_table("out.parquet")["far"].to_pylist() == ["no"] * 40
 
