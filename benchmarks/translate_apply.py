@@ -44,8 +44,9 @@ def microseconds(work, batch, repeats):
 
 def queries(d, batch, normalize, repeats):
     rng = np.random.default_rng(0)
-    new, old = rng.normal(size=(2 * d, d)), rng.normal(size=(2 * d, d))
-    translator = Translator(fit_map(new, old, "linear"), normalize, d, d, fit_region(Rows(new), np.arange(2 * d) % 5))
+    n = max(100, 2 * d)
+    new, old = rng.normal(size=(n, d)), rng.normal(size=(n, d))
+    translator = Translator(fit_map(new, old, "linear"), normalize, d, d, fit_region(Rows(new), np.arange(n) % 5))
     matrix, x = translator.map.matrix.astype(np.float32), rng.normal(size=(batch, d)).astype(np.float32)
     works = {"translator": lambda: translator(x), "matmul": lambda: x @ matrix, "far": lambda: translator.far(x)}
     row = {"d": d, "batch": batch, "normalize": normalize or "none", "repeats": repeats}
