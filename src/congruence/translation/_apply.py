@@ -133,8 +133,8 @@ def apply_files(
         raise InputError("--flag-far judges rows of the new space, so it cannot be used with --inverse")
     if options.flag_far and translator.region is None:
         raise InputError(
-            f"--flag-far: {map} does not know the rows of its fit (it was saved by version 0.1.0, or fitted without pairs "
-            "or on fewer than 50 rows); fit it again"
+            f"--flag-far: {map} does not know the rows of its fit (it was saved by version 0.1.0, or fitted without "
+            "pairs or on fewer than 50 rows); fit it again"
         )
     many = is_many(source)
     files = [Path(file) for file in part_files(source) if Path(file).resolve() != Path(map).resolve()]

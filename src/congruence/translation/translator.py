@@ -55,8 +55,8 @@ class Translator:
         """
         if self.region is None:
             raise InputError(
-                "this translator does not know the rows of its fit (it was saved by version 0.1.0, or fitted without pairs "
-                "or on fewer than 50 rows), so far rows cannot be flagged; fit it again"
+                "this translator does not know the rows of its fit (it was saved by version 0.1.0, or fitted without "
+                "pairs or on fewer than 50 rows), so far rows cannot be flagged; fit it again"
             )
         x = self._check(x, self.d_new)
         if is_dask(x):
