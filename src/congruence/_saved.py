@@ -57,9 +57,16 @@ def write_saved(path: str | Path, kind: str, header: Mapping[str, Any], tensors:
 
 
 def read_saved(
-    path: str | Path, names: tuple[str, ...] = (), *, kinds: tuple[str, ...] = (), what: str = "a file"
+    path: str | Path,
+    names: tuple[str, ...] = (),
+    *,
+    kinds: tuple[str, ...] = (),
+    what: str = "a file",
+    optional: tuple[str, ...] = (),
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the named arrays of a saved file of one of these kinds; nothing in it is executed.
+
+    The optional arrays are returned if the file has all of them.
 
     Files of version 0.1.0 have no schema version and are accepted; those of a later schema are refused.
     """
@@ -78,6 +85,7 @@ def read_saved(
                     f"{path} has schema version {written!r}, but this version of congruence reads {SCHEMA_VERSION} and "
                     "below: upgrade congruence, or save the file again"
                 )
-            return header, {name: file.get_tensor(name) for name in names}
+            further = optional if set(optional) <= set(file.keys()) else ()
+            return header, {name: file.get_tensor(name) for name in (*names, *further)}
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise InputError(f"cannot read {what} from {path}: {error}") from error

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -110,11 +111,11 @@ def alone_in(folder: str | Path) -> Iterator[bool]:
         lock.release()
 
 
-def remove_parts(folder: str | Path) -> None:
-    """Remove temporary files that `replacing` left in a folder because its process was killed."""
-    for part in Path(folder).glob(".*.part"):
+def remove_parts(folder: str | Path, pattern: str = ".*.part") -> None:
+    """Remove temporary files and stores that were left in a folder because their process was killed."""
+    for part in Path(folder).glob(pattern):
         with contextlib.suppress(OSError):
-            part.unlink()
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:

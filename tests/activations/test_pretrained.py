@@ -63,16 +63,14 @@ def test_every_token_has_its_piece_of_the_text_and_what_is_around_it(neox, tmp_p
     transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="[PAD]").save_pretrained(folder)
     texts, layer = ["one two one", "two", "one one"], "gpt_neox.layers.0"
     for batch in (1, 3):
-        table = extract(folder, texts, layer, device="cpu", batch=batch, context=4)
-        assert table.metadata["token"].tolist() == ["one", "two", "one", "two", "one", "one"]
-        assert table.metadata["context"][1] == "one [two] one"
-        assert table.metadata["context"][3] == "[two]"
-        assert len(table.metadata["position"]) == 6
-    assert "context" not in extract(folder, texts, layer, device="cpu", context=0).metadata
+        found = extract(folder, texts, layer, device="cpu", batch=batch, context=4).metadata
+        assert found["Metadata_token"].tolist() == ["one", "two", "one", "two", "one", "one"]
+        assert found["Metadata_context"][1] == "one [two] one"
+        assert found["Metadata_context"][3] == "[two]"
+    assert "Metadata_context" not in extract(folder, texts, layer, device="cpu", context=0).metadata
     out = extract(folder, texts, layer, tmp_path / "t.parquet", device="cpu", skip=1)
-    stored = {name.removeprefix("Metadata_"): column for name, column in out.table().metadata.items()}
-    assert stored["token"].tolist() == ["two", "one", "one"]
-    assert "token" not in extract(folder, texts, layer, device="cpu", pool="last").metadata
+    assert out.table().metadata["Metadata_token"].tolist() == ["two", "one", "one"]
+    assert "Metadata_token" not in extract(folder, texts, layer, device="cpu", pool="last").metadata
 
 
 def test_a_short_text_gives_the_same_beside_a_long_one_whatever_side_its_tokenizer_fills(tmp_path):

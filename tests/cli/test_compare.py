@@ -234,12 +234,12 @@ def test_rows_that_moved_are_written_as_a_table(tables, capsys):
     code, _, _ = run(capsys, "compare", "tables/*.parquet", *options, *QUICK)
     assert code == 0
     found = pq.read_table("moved.parquet").to_pydict()
-    assert found["id"][0] == "cell7"
-    assert found["Metadata_plate"][0] == "p7"
+    assert found["cell_id"][0] == "cell7"
+    assert found["plate"][0] == "p7"
     assert found["moved"] == sorted(found["moved"], reverse=True)
     assert found["moved_run1"][0] > found["moved_run0"][0]
     assert found["moved"][0] > found["moved_diameter"][0] > 0  # relative to chance, and a share of the diameter
-    assert len(found["id"]) == 299 < len(moved)
+    assert len(found["cell_id"]) == 299 < len(moved)
 
 
 def test_checkpoints_are_compared_in_the_order_of_their_steps(folder, capsys):

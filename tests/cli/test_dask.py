@@ -91,6 +91,23 @@ def test_a_model_is_applied_by_workers(table, scheduler, capsys):
     assert read_table("back.parquet").features == table.features
 
 
+def test_parts_are_translated_by_workers(table, scheduler, capsys):
+    split(table, "part{}.parquet")
+    write_table(Table(table.values @ np.diag([1, 2, 3, 4, 5.0]), "old", table.ids, {}, table.features), "old.parquet")
+    fit = ["fit", "old.parquet", "part*.parquet", "--nulls", "1", "--bootstrap", "20", "--map", "up.safetensors", "-q"]
+    assert run(capsys, *fit, command="translate")[0] == 0
+    for name, where in (("here", []), ("there", ["--dask", scheduler])):
+        arguments = ["apply", "up.safetensors", "part*.parquet", "--flag-far", "--out", name, *where]
+        code, _, error = run(capsys, *arguments, command="translate")
+        assert code == 0
+        assert f"3000 rows in 3 parts translated: {name}\n" in error
+    for part in ("part0.parquet", "part1.parquet", "part2.parquet"):
+        here, there = read_table(f"here/{part}"), read_table(f"there/{part}")
+        assert_array_equal(there.values, here.values)
+        assert_array_equal(there.ids, here.ids)
+        assert set(there.metadata) == {"Metadata_plate", "far"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -192,9 +192,7 @@ def test_the_embedding_is_written_with_its_metadata(deconfound):
     assert deconfound("wells.parquet", *GENES, *QUICK, *options)[0] == 0
     table = read_table("z.parquet")
     assert table.features == ("ica0", "ica1", "ica2")
-    assert list(table.metadata["Metadata_gene"][:3]) == list(
-        read_table("wells.parquet", features="emb_*").metadata["gene"][:3]
-    )
+    assert list(table.metadata["gene"][:3]) == list(read_table("wells.parquet", features="emb_*").metadata["gene"][:3])
     np.testing.assert_allclose(np.cov(table.values, rowvar=False, bias=True), np.eye(3), atol=1e-5)
 
 

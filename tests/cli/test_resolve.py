@@ -48,7 +48,7 @@ def test_components_keep_ids_metadata_and_dtype(folder, capsys):
     assert_allclose(np.cov(components.values, rowvar=False, bias=True), np.eye(6), atol=1e-4)
     assert list(components.ids) == list(given.ids)
     assert "doc_id" in pq.read_schema("c.parquet").names
-    assert list(components.metadata["Metadata_topic"]) == list(given.metadata["topic"])
+    assert list(components.metadata["topic"]) == list(given.metadata["topic"])
     assert list(load_ica("m.safetensors").feature_names_in_) == [f"emb_{i}" for i in range(7)]
 
 

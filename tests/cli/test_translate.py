@@ -64,7 +64,7 @@ def test_fit_and_apply_carry_a_table_into_the_old_space(folder, capsys):
     order = [where[name] for name in old.ids]
     assert_allclose(back.values[order], old.values, atol=0.1)
     assert back.values.dtype == np.float32
-    assert set(back.metadata) == {"Metadata_topic"}
+    assert set(back.metadata) == {"topic"}
 
 
 def test_the_way_back(folder, capsys):

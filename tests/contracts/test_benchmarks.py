@@ -46,6 +46,12 @@ def test_the_benchmark_of_translate_runs(tmp_path, run):
         assert [row["what"] for row in csv.DictReader(handle)] == ["translate apply / bare product"]
 
 
+def test_the_benchmark_of_queries_runs(tmp_path, run):
+    run("translate_apply.py", "--quick", "--out", tmp_path / "apply.csv")
+    with (tmp_path / "apply.csv").open() as handle:
+        assert {row["batch"] for row in csv.DictReader(handle)} == {"1", "4"}
+
+
 def test_the_benchmark_of_independent_components_runs(tmp_path, run):
     pytest.importorskip("picard")
     run("ica.py", "--quick", "--out", tmp_path / "ica.csv")

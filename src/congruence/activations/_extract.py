@@ -25,6 +25,8 @@ from congruence.progress import Progress
 from congruence.rows.devices import full_precision, kernels, training_device
 from congruence.tables import Table, check_table_path, read_table
 from congruence.tables.access import suffix_of
+from congruence.tables.columns import PREFIX
+from congruence.tables.table import concatenate_labels
 
 STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written chunk by chunk, with ids
 PART_BYTES = 2**26  # of activations in memory before they are written
@@ -142,7 +144,7 @@ def make_job(
         prepare = pretrained.tokenize if opened.texts else pretrained.prepare
     if opened.texts and prepare is None:
         raise InputError(f"texts must be tokenized, but {pretrained.without_tokenizer}")
-    origin = {} if pretrained.hub is None else {"model": pretrained.hub.title}
+    origin = {} if pretrained.hub is None else {f"{PREFIX}model": pretrained.hub.title}
     return Job(pretrained.model, opened, prepare, origin | dict(about or {}))
 
 
@@ -219,8 +221,8 @@ class _Run:
         pieces = self._pieces(given)
         settings: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
         outputs = activations(job.model, rows, self.layers, self.pooling, **settings)
-        ids = job.inputs.ids[start:stop]
-        return [_with(job.about, _table(layer, outputs[layer], ids, pieces)) for layer in self.layers]
+        ids, name = job.inputs.ids[start:stop], job.inputs.id_name
+        return [_with(job.about, _table(layer, outputs[layer], ids, name, pieces)) for layer in self.layers]
 
     def _pieces(self, texts: Any) -> Pieces | None:
         """The text of every token and around it, where tokens become rows and their places are known."""
@@ -235,20 +237,20 @@ def _with(about: Mapping[str, str], table: Table) -> Table:
     return replace(table, metadata={**table.metadata, **constant})
 
 
-def _table(layer: str, pooled: Pooled, ids: Any, pieces: Pieces | None) -> Table:
+def _table(layer: str, pooled: Pooled, ids: Any, id_name: str | None, pieces: Pieces | None) -> Table:
     count = len(pooled.values) if pooled.rows is None else pooled.inputs
     if count != len(ids):  # such as windows of images, or positions as the first axis
         raise InputError(
             f"the layer {layer!r} returns {count} rows for {len(ids)} inputs; name one that returns one for each"
         )
     if pooled.rows is None or pooled.positions is None:
-        return Table(pooled.values, layer, ids)
+        return Table(pooled.values, layer, ids, id_name=id_name)
     own = ids[pooled.rows]
     named = np.array([f"{id}:{position}" for id, position in zip(own, pooled.positions, strict=True)])
-    metadata = {"input": own, "position": pooled.positions}
+    metadata = {f"{PREFIX}input": own, f"{PREFIX}position": pooled.positions}
     if pieces is not None:
         found = [pieces[row][position] for row, position in zip(pooled.rows, pooled.positions, strict=True)]
-        metadata |= {name: np.array([piece[name] for piece in found], dtype=object) for name in found[0]}
+        metadata |= {f"{PREFIX}{name}": np.array([piece[name] for piece in found], dtype=object) for name in found[0]}
     return Table(pooled.values, layer, named, metadata)
 
 
@@ -256,12 +258,8 @@ def _joined(tables: Sequence[Table]) -> Table:
     first = tables[0]
     if len({table.d for table in tables}) > 1:
         raise InputError(f"the layer {first.name!r} returns rows of different widths; pool them (mean, cls, last)")
-    return Table(
-        np.concatenate([table.values for table in tables]),
-        first.name,
-        np.concatenate([np.asarray(table.ids) for table in tables]),
-        {name: np.concatenate([table.metadata[name] for table in tables]) for name in first.metadata},
-    )
+    labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
+    return replace(first, values=np.concatenate([table.values for table in tables]), **labels)
 
 
 @contextlib.contextmanager

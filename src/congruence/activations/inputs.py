@@ -8,7 +8,7 @@ import zipfile
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Inputs:
     read: Callable[[int, int], Any]
     name: str  # identifies the inputs, so that an interrupted extraction resumes only with the same ones
     texts: bool = False
+    id_name: str | None = None  # the column of the ids, which keeps its name
 
     @property
     def repeated(self) -> str:
@@ -64,7 +65,7 @@ def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | 
         return source
     if is_table(source) and not isinstance(source, str | Path):
         table = as_table(source, id=options.id, key=options.key)
-        return array_inputs(table.values, ids=table.ids)
+        return replace(array_inputs(table.values, ids=table.ids), id_name=table.id_name)
     if isinstance(source, list | tuple) and all(isinstance(text, str) for text in source):
         kind, opened = "texts", partial(_text_list, list(source))
     elif isinstance(source, str | Path):
@@ -112,17 +113,19 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
         By default the ids of the file, or row numbers.
     """
     if isinstance(source, str | Path):
-        array, stored_ids = _read_array(Path(source), key)
+        array, stored_ids, id_name = _read_array(Path(source), key)
         title, name = str(source), _identify(Path(source))
     else:
-        array, stored_ids, title, name = source, None, "the array", f"array {_digest(_bytes(to_numpy(source)))}"
+        array, stored_ids, id_name = source, None, None
+        title, name = "the array", f"array {_digest(_bytes(to_numpy(source)))}"
     if getattr(array, "ndim", 0) < 2 or not len(array):
         raise InputError(f"{title} must have rows and at least one more axis, but has shape {np.shape(array)}")
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
         raise InputError(
             f"{title} must hold numbers, but has dtype {array.dtype}; store texts in a text file or a table"
         )
-    return Inputs(len(array), _ids(ids if ids is not None else stored_ids, len(array), title), _slicer(array), name)
+    chosen = _ids(ids if ids is not None else stored_ids, len(array), title)
+    return Inputs(len(array), chosen, _slicer(array), name, id_name=id_name)
 
 
 def image_inputs(
@@ -231,19 +234,20 @@ def text_inputs(path: str | Path, *, column: str | None = None, id: str | None =
     return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _identify(path), texts=True)
 
 
-def _read_array(path: Path, key: str | None) -> tuple[Any, Any]:
+def _read_array(path: Path, key: str | None) -> tuple[Any, Any, str | None]:
+    """Return the array of a file, the ids and the name of their column."""
     if suffix_of(path) == ".npy":
         check_readable(path, folder=False)
         with reading(path), path.open("rb") as handle:
             if npy_header(path, handle, path.stat().st_size).dtype.hasobject:
                 raise InputError(f"{path} holds Python objects, which are never unpickled; save it as numbers")
-            return np.load(path, mmap_mode="r", allow_pickle=False), None
+            return np.load(path, mmap_mode="r", allow_pickle=False), None, None
     if suffix_of(path) == ".npz":
         check_readable(path, folder=False)
         with reading(path):
-            return _read_npz(path, key)
+            return *_read_npz(path, key), None
     table = read_table(path, key=key)
-    return table.values, table.ids
+    return table.values, table.ids, table.id_name
 
 
 def _read_npz(path: Path, key: str | None) -> tuple[Any, Any]:
@@ -290,7 +294,7 @@ def _column(path: Path, column: str | None, id: str | None) -> Inputs:
     if missing:
         raise InputError(f"column {name!r} of {path} has no text in {len(missing)} rows (row {listing(missing)})")
     ids = _ids(table.ids, table.n, str(path))
-    return Inputs(table.n, ids, lambda a, b: texts[a:b], f"{_identify(path)} {name}", texts=True)
+    return Inputs(table.n, ids, lambda a, b: texts[a:b], f"{_identify(path)} {name}", True, table.id_name)
 
 
 def _lines(path: Path) -> tuple[Array, Array]:

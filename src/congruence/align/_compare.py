@@ -123,6 +123,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         | ({"similarities": list(measures)} if measures else {})
         | recorded(inputs.files),
         ids=inputs.ids,
+        id_name=inputs.id_name,
+        types=inputs.types,
         metadata=inputs.metadata,
         steps=None if options.steps is None else [float(one) for one in options.steps],
         consensus=common,

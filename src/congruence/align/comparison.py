@@ -202,6 +202,8 @@ class MovedRows:
     null: float
     ids: Array | None = field(repr=False)
     metadata: Mapping[str, Array] = field(repr=False)
+    id_name: str | None = None  # the column of the ids
+    types: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of ids and metadata in the file
 
     def __repr__(self) -> str:
         most, unit = float(np.nanmax(self.disagreement)), "of chance" if self.judged else "of the diameter"
@@ -237,6 +239,8 @@ class MovedRows:
             None if self.ids is None else self.ids[order],
             {number: order} | {name: column[order] for name, column in self.metadata.items()},
             tuple(columns),
+            id_name=self.id_name,
+            types=self.types,
         )
 
 
@@ -262,6 +266,8 @@ class Comparison(Result):
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
     ids: Array | None = None  # (n,) of the paired rows
+    id_name: str | None = None  # the column that they were read from
+    types: Mapping[str, Any] = field(default_factory=dict)  # of ids and metadata in the file
     metadata: Mapping[str, Array] = field(default_factory=dict)  # of the first run, each (n,)
     steps: list[float] | None = None  # of checkpoints of one training, one for each run
     consensus: Consensus | None = None  # of all runs, where it was requested
@@ -308,6 +314,8 @@ class Comparison(Result):
             null=null,
             ids=self.ids,
             metadata=self.metadata,
+            id_name=self.id_name,
+            types=self.types,
         )
 
     def numbers(self) -> ComparisonNumbers:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from congruence.cli import _command as cli
+from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
-from congruence.options import METHOD, OUTPUT, ReadOptions, option, reading
-from congruence.translation._options import TranslateOptions
-
-if TYPE_CHECKING:
-    from congruence.tables import Table
-    from congruence.translation.translator import Translator
+from congruence.options import OUTPUT, option
+from congruence.translation._options import FORMATS, ApplyOptions, TranslateOptions
 
 app = typer.Typer(
     no_args_is_help=True, help="Map a new model's embeddings into the space of the old one, and measure the loss."
@@ -74,55 +70,69 @@ def fit(
 @cli.command
 def apply(
     map: Annotated[Path, typer.Argument(help="The translator that 'fit' wrote.", show_default=False)],
-    table: Annotated[Path, typer.Argument(help="Rows to translate, any size.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Write the translated rows as a table.", rich_help_panel=OUTPUT)],
-    options: ReadOptions,
-    inverse: Annotated[
-        bool, typer.Option("--inverse", help="Map from the old space to the new.", rich_help_panel=METHOD)
-    ] = False,
+    table: Annotated[
+        str, typer.Argument(help="Rows to translate: a file of any size, a pattern or a folder.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Table to write; for a pattern or a folder, a folder.", rich_help_panel=OUTPUT)
+    ],
+    options: ApplyOptions,
+    dask: cli.Dask = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
-    """Translate a table, a chunk of rows at a time, with its ids and metadata.
+    """Translate tables of any size; ids and all other columns stay as they are.
 
-    Takes the result of 'fit' and a file of any size. Example:
+    The files of a pattern or of a folder are translated one by one into a
+    folder of the same names. The same command resumes after an interruption.
 
+    Examples
+    --------
         congruence translate apply upgrade.safetensors new_full.parquet --out in_old_space.parquet
+
+        congruence translate apply upgrade.safetensors 'export/*.parquet' --out in_old_space --flag-far
     """
-    from congruence.tables import Stream, stream_table, write_stream
-    from congruence.translation.translator import load_translator
+    from congruence.translation._apply import apply_files, is_many
 
     outputs = cli.Outputs(quiet=quiet)
-    cli.check_outputs(outputs, [map, table], {"out": out})
-    translator = load_translator(map)
-    stream = stream_table(table, **reading(options))
-    with cli.working(outputs) as progress:
+    if not is_many(table):
+        cli.check_outputs(outputs, [map, table], {"out": out})
+    with cli.working(outputs) as progress, on_cluster(dask):
+        done = apply_files(map, table, out, options=options, progress=progress)
+    if quiet:
+        return
+    before = f" ({done.before} of them before)" if done.before else ""
+    parts = f" in {done.parts} parts{before}" if done.parts else ""
+    cli.say(f"{done.rows} rows{parts} translated: {out}")
+    if done.flag:
+        cli.say(f"{done.far} of them are far from the rows of the fit: column {done.flag}")
+    if done.left:
+        cli.say(f"note: {out} also holds parts whose input is gone: {', '.join(done.left[:5])}")
 
-        def tick(done: int) -> None:
-            progress(f"translating {table.name}", done, stream.n)
 
-        chunks = _translate_chunks(stream.chunks, translator, inverse, tick)
-        write_stream(Stream(stream.n, chunks), out, id=options.id or "id")
-    if not quiet:
-        cli.say(f"{stream.n} rows translated: {out}")
+@app.command()
+@cli.command
+def export(
+    map: Annotated[Path, typer.Argument(help="The translator that 'fit' wrote.", show_default=False)],
+    to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.", rich_help_panel=OUTPUT)],
+    out: Annotated[
+        Path,
+        typer.Option(help="File (.onnx, .py) or, for sentence-transformers, folder to write.", rich_help_panel=OUTPUT),
+    ],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.", rich_help_panel=OUTPUT)] = False,
+) -> None:
+    """Write a translator for programs without congruence.
 
+    Examples
+    --------
+        congruence translate export upgrade.safetensors --to onnx --out upgrade.onnx
 
-def _translate_chunks(
-    chunks: Iterator[Table], translator: Translator, inverse: bool, tick: Callable[[int], None]
-) -> Iterator[Table]:
-    from dataclasses import replace
+        congruence translate export upgrade.safetensors --to sentence-transformers --out upgrade
 
-    import numpy as np
+        congruence translate export upgrade.safetensors --to numpy --out upgrade.py
+    """
+    from congruence.translation.export import export_translator
+    from congruence.translation.translator import load_translator
 
-    from congruence.arrays import finite_rows, listing
-
-    done = 0
-    for chunk in chunks:
-        bad = np.flatnonzero(~finite_rows(chunk.values)) + done
-        if bad.size:
-            raise InputError(
-                f"{chunk.path} has NaN or infinite values (row {listing(bad)}), which cannot be translated"
-            )
-        values = (translator.inverse if inverse else translator)(chunk.values)
-        yield replace(chunk, values=values, features=None)
-        done += chunk.n
-        tick(done)
+    for path in export_translator(load_translator(map), out, to):
+        if not quiet:
+            cli.say(f"written: {path}")

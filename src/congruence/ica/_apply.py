@@ -44,7 +44,7 @@ def write_components(
     inverse : bool
         Map components back to embeddings.
     id : str, optional
-        The name of the id column written; "id" by default.
+        The name of the id column written; by default the one it was read from, or "id".
     drop_missing : bool
         Leave out rows with NaN or infinity instead of refusing them; only for tables in memory or on disk.
     progress : callable, optional
@@ -69,7 +69,7 @@ def write_components(
             if progress is not None:
                 progress(f"writing {path.name}", done, n)
 
-    write_stream(Stream(n, counted()), path, id=id or "id")
+    write_stream(Stream(n, counted()), path, id=id)
     return n
 
 

@@ -97,11 +97,13 @@ class Map:
         return f"<Map {self.group}, width {self.width}, scale {number(self.scale)}>"
 
 
-def write_map(path: str | Path, kind: str, h: Map, about: Mapping[str, Any]) -> None:
-    """Write a map and further header entries `about` as a file of this kind."""
+def write_map(
+    path: str | Path, kind: str, h: Map, about: Mapping[str, Any], further: Mapping[str, Float] | None = None
+) -> None:
+    """Write a map, header entries `about` and `further` arrays as a file of this kind."""
     from congruence._saved import write_saved
 
-    arrays = {name: getattr(h, name) for name in _ARRAYS}
+    arrays = {name: getattr(h, name) for name in _ARRAYS} | dict(further or {})
     write_saved(path, kind, {"group": h.group, "about": dict(about)}, arrays)
 
 
@@ -110,11 +112,17 @@ def load_map(path: str | Path) -> Map:
     return read_map(path, "map")[0]
 
 
-def read_map(path: str | Path, kind: str) -> tuple[Map, dict[str, Any]]:
-    """Read a file written by `write_map`: the map and `about`. Version 0.1.0 gave every file the kind "map"."""
+def read_map(
+    path: str | Path, kind: str, further: tuple[str, ...] = ()
+) -> tuple[Map, dict[str, Any], dict[str, Float]]:
+    """Read a file written by `write_map`: the map, `about` and the further arrays, if it has all of them.
+
+    Version 0.1.0 gave every file the kind "map".
+    """
     from congruence._saved import read_saved
 
-    header, arrays = read_saved(path, _ARRAYS, kinds=(kind, "map"), what=f"a {kind}")
+    header, found = read_saved(path, _ARRAYS, kinds=(kind, "map"), what=f"a {kind}", optional=further)
+    arrays = {name: found[name] for name in _ARRAYS}
     if header.get("group") not in GROUPS:
         raise InputError(f"{path} does not hold a map: its group is {header.get('group')!r}")
     width = arrays["source_mean"].size
@@ -124,7 +132,8 @@ def read_map(path: str | Path, kind: str) -> tuple[Map, dict[str, Any]]:
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"{path} does not hold a map: it has NaN or infinite values")
     about = header.get("about")
-    return Map(header["group"], **arrays), about if isinstance(about, dict) else {}
+    more = {name: found[name] for name in further if name in found}
+    return Map(header["group"], **arrays), about if isinstance(about, dict) else {}, more
 
 
 def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:

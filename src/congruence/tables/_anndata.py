@@ -99,7 +99,7 @@ def _build(
             columns = listing(list(metadata), 10) or "none"
             raise TableError(f"{where} has no obs column {select.id!r} for --id; it has {columns}")
         ids = metadata.pop(select.id)
-    table = Table(np.asarray(matrix), select.name or str(where), ids, metadata, features, path)
+    table = Table(np.asarray(matrix), select.name or str(where), ids, metadata, features, path, id_name=select.id)
     if select.key is not None or len(known) < 2:
         return table
     return replace(

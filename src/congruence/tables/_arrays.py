@@ -234,6 +234,7 @@ def table_from_entries(path: Path, entries: Mapping[str, Entry], select: Selecti
         {name: loaded[name] for name in metadata if name not in names},
         tuple(loaded[names[0]].tolist()) if names else None,
         path,
+        id_name=select.id,
     )
 
 

@@ -28,7 +28,8 @@ from congruence.tables.columns import (
 )
 from congruence.tables.table import Table
 
-ID_RECORD = b"congruence.id"  # the entry of the schema where write_table records the id column; empty without ids
+# Entries of the schema where write_table records the id column (empty without ids) and, as JSON, the metadata columns.
+ID_RECORD, METADATA_RECORD = b"congruence.id", b"congruence.metadata"
 BLOCK_BYTES = 2**26  # of rows transposed at a time: few calls, little extra memory
 _TAKE_ROWS = 2**16  # rows of a few columns read at a time
 _TEXT_ROWS = 256  # rows of text read at a time: few enough for texts of many megabytes, and hardly slower than more
@@ -54,6 +55,7 @@ class ColumnarFile:
             notes = schema.metadata or {}
             index = json.loads(notes.get(b"pandas", b"{}")).get("index_columns", [])
             recorded = notes[ID_RECORD].decode() if ID_RECORD in notes else None
+            described_by = frozenset(map(str, json.loads(notes.get(METADATA_RECORD, b"[]"))))
             ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
             kinds = {field.name: kind_of(field.type) for field in schema} | dict(described or {})
         self.source = Source(
@@ -65,6 +67,7 @@ class ColumnarFile:
             n,
             text_columns(schema),
             self.take,
+            described_by,
         )
 
     def take(self, names: Sequence[str], most: int) -> dict[str, Array]:
@@ -308,6 +311,7 @@ class TableBuilder:
     ) -> None:
         self.path, self.columns, self.n, self.first, self.mapped = path, columns, n, first, mapped
         self.rows = 0
+        self.types = {} if schema is None else {name: schema.field(name).type for name in columns.labels}
         self.needed = 8 * n * (len(columns.labels) + columns.lists)  # the length of every list is stored too
         check_fits(path, self.needed)
         self.labels: dict[str, list[Any]] = {name: [] for name in columns.labels}
@@ -370,6 +374,8 @@ class TableBuilder:
             "metadata": metadata,
             "notes": self.columns.notes,
             "indexed": self.columns.indexed,
+            "id_name": self.columns.id_name,
+            "types": self.types,
         }
 
     def _refuse_lists(self) -> None:

@@ -75,6 +75,11 @@ class RowId:
     range: tuple[int, int] | None = None  # by an index that pandas stores as its start and step
     notes: tuple[str, ...] = ()
 
+    @property
+    def id_name(self) -> str | None:
+        """The name of the id column, unless it is one that pandas gives an index without a name."""
+        return None if self.id in INDEX_NAMES else self.id
+
     def read(self, column: Callable[[str], Array], n: int, first: int = 0) -> Array | None:
         """Return the ids of n rows from row `first` on; `column` returns a column by name."""
         if self.range is not None:
@@ -115,6 +120,7 @@ class Source:
     n: int = 0
     text: Collection[str] = field(default_factory=frozenset)  # the columns that hold text
     take: Callable[[Sequence[str], int], Mapping[str, Array]] | None = None
+    recorded_metadata: Collection[str] = ()  # the metadata columns that `write_table` recorded
 
     def head(self, names: Sequence[str]) -> Mapping[str, Array]:
         """The first rows of some columns."""
@@ -208,6 +214,7 @@ def choose_columns(source: Source, select: Selection) -> ColumnChoice:
     elif select.features is not None:
         chosen = [name for name in _matching(source, select.features, "features") if name not in barred]
     else:
+        barred |= set(source.recorded_metadata)
         chosen = [name for name in kinds if name not in barred and not name.startswith(PREFIX)]
         # A column of vectors is certainly the embedding; everything else is metadata.
         lists = [name for name in chosen if kinds[name] == LIST]

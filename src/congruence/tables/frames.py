@@ -39,6 +39,7 @@ def table_from_frame(frame: Any, select: Selection, where: str) -> Table:
         features,
         notes=columns.notes,
         indexed=columns.indexed,
+        id_name=columns.id_name,
     )
 
 

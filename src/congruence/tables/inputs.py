@@ -138,6 +138,8 @@ class PairedRuns:
     features: list[tuple[str, ...] | None] = field(default_factory=list)  # names of the columns of each run
     blocks: list[DaskRows | None] = field(default_factory=list)  # the rows of each run that are on workers
     paths: tuple[Path, ...] = ()
+    id_name: str | None = None  # the column of the ids of the first run
+    types: Mapping[str, Any] = field(default_factory=dict)  # of the ids and metadata of the first run in its file
 
     @cached_property
     def files(self) -> tuple[InputFile, ...]:
@@ -300,6 +302,8 @@ def pair_tables(
         features=[table.features for table in tables],
         blocks=[blocks if x is here else None for x, (here, blocks) in zip(joined.values, sources, strict=True)],
         paths=paths_of(tables),
+        id_name=next((table.id_name for table in tables if table.ids is not None), None),
+        types=tables[0].types,
     )
 
 

@@ -112,7 +112,7 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
     files = _check_files(paths)
     if len(files) == 1:
         return read_selected(files[0], select)
-    select = _fix_columns(files[0], select)
+    select = fix_columns(files[0], select)
     labels: list[tuple[Array | None, Mapping[str, Array]]] = []
     fields: dict[str, Any] = {}
 
@@ -120,7 +120,8 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
         for chunk in _chunks(files, select):
             labels.append((chunk.ids, chunk.metadata))
             fields.setdefault("features", chunk.features)
-            fields.setdefault("notes", chunk.notes)
+            for name in ("notes", "id_name", "types"):
+                fields.setdefault(name, getattr(chunk, name))
             yield chunk.values
 
     name = select.name or _name(files)
@@ -133,7 +134,7 @@ def stream_parts(paths: Sequence[str | Path], **options: Any) -> Stream:
     files, select = _check_files(paths), selection(**options)
     if len(files) == 1:
         return _stream(files[0], select)
-    select = _fix_columns(files[0], select)
+    select = fix_columns(files[0], select)
     # Rows are counted first, and files are opened again one by one: they may exceed the limit of open files.
     rows = sum(_stream(path, select).n for path in files)
     return Stream(_check_rows(rows, files), _chunks(files, select))
@@ -151,7 +152,7 @@ def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
     files = _check_files(paths)
     if len(files) == 1:
         return lazy_selected(files[0], select)
-    select = _fix_columns(files[0], select)
+    select = fix_columns(files[0], select)
     # Parts of an export may have columns but no rows; only parquet allows it.
     tables = [lazy_selected(path, select) for path in files if suffix_of(path) != ".parquet" or _stream(path, select).n]
     _check_rows(len(tables), files)
@@ -163,10 +164,10 @@ def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
     values = da.concatenate([table.values.astype(first.values.dtype) for table in tables])
     labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
     name = select.name or _name(files)
-    return Table(values, name, **labels, features=first.features, notes=first.notes, parts=tuple(files))
+    return replace(first, values=values, name=name, **labels, path=None, parts=tuple(files))
 
 
-def _fix_columns(path: Path, select: Selection) -> Selection:
+def fix_columns(path: Path, select: Selection) -> Selection:
     """Choose the columns once: the values of one part may suggest another choice than those of the next."""
     if suffix_of(path) not in COLUMNAR:
         return select

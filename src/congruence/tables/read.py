@@ -131,6 +131,7 @@ class RowColumns:
     ids: Array | None  # (n,)
     notes: tuple[str, ...] = ()  # how the ids were chosen
     indexed: bool = False  # by the index of a data frame, as in `Table`
+    id_name: str | None = None  # the column of the ids
 
     @property
     def n(self) -> int:
@@ -172,7 +173,7 @@ def read_row_columns(
             raise TableError(f"{path} has no columns with rows besides its ids; it has {listing(list(kinds), 10)}")
         columns = file.take([*names, *([] if row_id.id is None else [row_id.id])], file.n)
     ids = row_id.read(columns.__getitem__, file.n)
-    return RowColumns({name: columns[name] for name in names}, ids, row_id.notes, row_id.indexed)
+    return RowColumns({name: columns[name] for name in names}, ids, row_id.notes, row_id.indexed, row_id.id_name)
 
 
 def _columns_of_matrix(path: Path, id: str | None, key: str | None) -> RowColumns:

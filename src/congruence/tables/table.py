@@ -44,6 +44,10 @@ class Table:
         it serves as ids when another table has an index of integers.
     parts : sequence of Path
         The files the table was read from, if it was read from several.
+    id_name : str, optional
+        The name of the column that the ids were read from.
+    types : mapping of str to pyarrow.DataType
+        How the file stored ids and metadata (dates with a time zone, categories); `write_table` keeps it.
     """
 
     values: Array
@@ -55,6 +59,8 @@ class Table:
     notes: tuple[str, ...] = ()
     indexed: bool = False
     parts: tuple[Path, ...] = ()
+    id_name: str | None = None
+    types: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = str(self.path or self.name)
@@ -93,9 +99,9 @@ class Table:
         return self.features or tuple(f"emb_{i}" for i in range(self.d))
 
     def to_frame(self, backend: str = "pandas") -> Any:
-        """Return the table as a data frame of "pandas", "polars" or "pyarrow": ids (``id``), metadata, features."""
+        """Return the table as a data frame of "pandas", "polars" or "pyarrow": ids, metadata, features."""
         values = to_numpy(self.values)
-        columns = [] if self.ids is None else [("id", self.ids)]
+        columns = [] if self.ids is None else [(self.id_name or "id", self.ids)]
         columns += [*self.metadata.items(), *((name, values[:, j]) for j, name in enumerate(self.feature_names))]
         repeated = duplicates([name for name, _ in columns])
         if repeated:

@@ -11,7 +11,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,12 @@ from congruence.errors import CongruenceError, TableError
 from congruence.files import check_writable, replacing
 from congruence.tables._anndata import IDS_NOTE
 from congruence.tables._arrays import FEATURES, IDS, TEXT_HEADER, VALUES
-from congruence.tables._arrow import ID_RECORD
 from congruence.tables._hdf5 import inspection
+from congruence.tables._write_columns import first_of, write_columns
 from congruence.tables._zarr import import_zarr
 from congruence.tables.access import COLUMNAR, first_sentence, suffix_of
-from congruence.tables.columns import NUMBER, PREFIX, Selection, Source, choose_columns, is_number
 from congruence.tables.parts import Stream
-from congruence.tables.table import Table, concatenate_labels, duplicates
+from congruence.tables.table import Table, concatenate_labels
 
 HEADER_LIMIT = 50 * 2**20  # bytes of text in a safetensors header; the library refuses to read 100 MB
 
@@ -37,10 +35,10 @@ HEADER_LIMIT = 50 * 2**20  # bytes of text in a safetensors header; the library 
 def write_table(table: Table, path: str | Path, *, id: str | None = None) -> None:
     """Write a table in the format given by the suffix of `path`; `read_table` reads it back.
 
-    Columnar files hold one column per feature, the ids in the column `id` and the metadata with the prefix
-    ``Metadata_``. Files of arrays hold ``values``, ``ids``, ``features`` and the metadata under their own names. csv
-    files keep neither the dtype (they are read as float64), nor the difference between missing and empty text, nor that
-    ids were integers.
+    Columnar files hold one column per feature; ids and metadata keep their names and types, and .parquet and .arrow
+    record which columns they are. Files of arrays hold ``values``, ``ids``, ``features`` and the metadata under their
+    own names. csv files keep neither the dtype (they are read as float64), nor the difference between missing and empty
+    text, nor that ids were integers, nor which columns are metadata: name these with `metadata` when they are read.
 
     Parameters
     ----------
@@ -49,14 +47,14 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     path : str or Path
         The file, or the folder of a .zarr store. It is replaced if it exists.
     id : str, optional
-        The name of the id column in files with columns; by default "id".
+        The name of the id column in files with columns; by default the one it was read from, or "id".
     """
     path = Path(path)
     suffix = _known_suffix(path)
     if id is not None and suffix not in COLUMNAR:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
     if suffix not in (".npy", *_WRITERS):
-        write_stream(Stream(table.n, iter([table])), path, id="id" if id is None else id)
+        write_stream(Stream(table.n, iter([table])), path, id=id)
         return
     with writing(path), replacing(path) as temporary:
         if suffix == ".npy":
@@ -67,7 +65,7 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
             _WRITERS[suffix](table, temporary, path)
 
 
-def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
+def write_stream(stream: Stream, path: str | Path, *, id: str | None = None) -> None:
     """Write the chunks of a stream one below the other, completely or not at all.
 
     .parquet, .arrow, .feather, .csv, .npy and .zarr are written chunk by chunk; the other formats collect the chunks
@@ -79,8 +77,8 @@ def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
         The rows.
     path : str or Path
         The file, or the folder of a .zarr store.
-    id : str
-        The name of the id column in files with columns.
+    id : str, optional
+        The name of the id column in files with columns; by default the one it was read from, or "id".
     """
     path = Path(path)
     suffix = suffix_of(path)
@@ -88,7 +86,7 @@ def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
         _write_zarr(stream, path)
     elif suffix in COLUMNAR:
         with writing(path), replacing(path) as temporary:
-            _write_columns(stream.chunks, temporary, path, id)
+            write_columns(stream.chunks, temporary, path, id)
     elif suffix == ".npy":
         with writing(path), replacing(path) as temporary:
             _write_npy(stream.chunks, stream.n, temporary, path)
@@ -159,93 +157,13 @@ def writing(path: Path) -> Iterator[None]:
         raise TableError(f"{path} could not be written: {first_sentence(error)}") from error
 
 
-def _first(tables: Iterable[Table]) -> tuple[Table, Iterable[Table]]:
-    """Return the first table, whose columns decide the format, and all of them."""
-    rest = iter(tables)
-    first = next(rest)
-    return first, chain([first], rest)
-
-
-def _write_columns(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
-    """Write a columnar file: csv with a header, parquet, or uncompressed Arrow IPC, which can be mapped into memory."""
-    import pyarrow as pa
-    import pyarrow.csv as pv
-    import pyarrow.parquet as pq
-
-    suffix = suffix_of(path)
-    is_csv = suffix in (".csv", ".csv.gz")
-    first, tables = _first(map(_printable, tables) if is_csv else tables)
-    schema = _schema(first, path, id)
-    if is_csv and all(is_number(name) for name in schema.names):
-        raise TableError(f"{path} cannot be written: a csv header of numbers alone would be read as a row")
-    with contextlib.ExitStack() as stack:
-        if suffix == ".parquet":
-            # Feature values rarely repeat, so a dictionary of them would only take time and space.
-            writer = pq.ParquetWriter(temporary, schema, use_dictionary=schema.names[: -first.d])
-        elif is_csv:
-            compression = "gzip" if suffix == ".csv.gz" else None
-            writer = pv.CSVWriter(
-                stack.enter_context(pa.output_stream(str(temporary), compression=compression)), schema
-            )
-        else:
-            writer = pa.ipc.new_file(stack.enter_context(pa.OSFile(str(temporary), "wb")), schema)
-        stack.enter_context(writer)
-        for batch in _batches(tables, schema):
-            writer.write_batch(batch)
-
-
-def _printable(table: Table) -> Table:
-    half = table.values.dtype == np.float16  # which arrow does not print
-    return replace(table, values=table.values.astype(np.float32)) if half else table
-
-
-def _schema(table: Table, path: Path, id: str) -> Any:
-    """Return the arrow schema: id, metadata, features; and a record of which column is the id."""
-    import pyarrow as pa
-
-    stored = {name if name.startswith(PREFIX) else PREFIX + name: name for name in table.metadata}
-    names = [*([] if table.ids is None else [id]), *stored, *table.feature_names]
-    repeated = duplicates(names)
-    if not repeated and len(stored) < len(table.metadata):
-        repeated = listing([name for name in table.metadata if PREFIX + name in table.metadata])
-    if repeated:
-        raise TableError(f"{path} cannot be written: several columns would be called {repeated}")
-    kinds = dict.fromkeys(names, NUMBER)
-    chosen = set(choose_columns(Source(path, kinds), Selection(None if table.ids is None else id)).values)
-    lost = [name for name in table.feature_names if name not in chosen]
-    if lost:
-        raise TableError(f"{path} cannot be written: features called {listing(lost)} would be read as ids or metadata")
-    types = {} if table.ids is None else {id: pa.int64() if table.ids.dtype.kind == "i" else pa.string()}
-    for name, original in stored.items():
-        type = pa.array(table.metadata[original]).type
-        types[name] = pa.string() if pa.types.is_null(type) else type
-    types |= dict.fromkeys(table.feature_names, pa.from_numpy_dtype(to_numpy(table.values[:1]).dtype))
-    return pa.schema(types.items(), {ID_RECORD: id.encode() if table.ids is not None else b""})
-
-
-def _batches(tables: Iterable[Table], schema: Any) -> Iterator[Any]:
-    """Yield the rows of tables as record batches."""
-    import pyarrow as pa
-
-    def as_arrow(array: Array, type: Any) -> Any:
-        # Integers of which some are missing in this part of the rows are read as floats with NaN.
-        return pa.array(array, type=type, from_pandas=pa.types.is_integer(type) and array.dtype.kind == "f")
-
-    for table in tables:
-        labels = [*([] if table.ids is None else [table.ids]), *table.metadata.values()]
-        for part in row_chunks(table.n, table.d):
-            columns = np.ascontiguousarray(to_numpy(table.values[part]).T)  # (d, rows)
-            arrays = [column[part] for column in labels] + list(columns)
-            yield pa.record_batch([as_arrow(a, field.type) for a, field in zip(arrays, schema, strict=True)], schema)
-
-
 def _check_values_alone(table: Table, path: Path) -> None:
     if table.ids is not None or table.metadata:
         raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
 
 
 def _write_npy(tables: Iterable[Table], n: int, temporary: Path, path: Path) -> None:
-    first, tables = _first(tables)
+    first, tables = first_of(tables)
     _check_values_alone(first, path)
     dtype = to_numpy(first.values[:1]).dtype
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (n, first.d)}

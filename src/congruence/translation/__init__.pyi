@@ -1,3 +1,6 @@
+from congruence.translation._apply import Applied as Applied
+from congruence.translation._apply import apply_files as apply_files
+from congruence.translation._options import ApplyOptions as ApplyOptions
 from congruence.translation._options import TranslateOptions as TranslateOptions
 from congruence.translation._translate import translate as translate
 from congruence.translation.certificate import Certificate as Certificate
@@ -5,6 +8,7 @@ from congruence.translation.certificate import CurvePoint as CurvePoint
 from congruence.translation.certificate import Drift as Drift
 from congruence.translation.certificate import Probe as Probe
 from congruence.translation.certificate import Retrieval as Retrieval
+from congruence.translation.export import export_translator as export_translator
 from congruence.translation.result import ComponentMatch as ComponentMatch
 from congruence.translation.result import ComponentMatching as ComponentMatching
 from congruence.translation.result import Translation as Translation

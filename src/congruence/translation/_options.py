@@ -1,4 +1,4 @@
-"""The options of `translate`, for Python and the command line."""
+"""The options of `translate` and its commands, for Python and the command line."""
 
 from __future__ import annotations
 
@@ -37,3 +37,14 @@ class TranslateOptions(ReadOptions):
 
 NEED_PAIRS = ("labels", "cluster", "group", "require", "folds", "nulls", "bootstrap")
 NEED_NO_PAIRS = ("components", "splits", "trust", "keep")
+
+
+@dataclass(frozen=True)
+class ApplyOptions(ReadOptions):
+    """How rows are read and translated."""
+
+    inverse: bool = option(False, "Map from the old space to the new.")
+    flag_far: bool = option(False, "Add a boolean column 'far': rows unlike those of the fit.")
+
+
+FORMATS = ("onnx", "sentence-transformers", "numpy")  # of exported translators

@@ -26,6 +26,7 @@ from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, PairSums, pair_sums
+from congruence.translation._far import fit_region
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
 from congruence.translation._verdict import judge_retrieval
@@ -89,7 +90,8 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     fits = {name: partial(_fit, name) for name in tried}
     near, _ = measure(sums, fits, diameter.value, plan, partial(step, "fitting"))
     chosen = _choose(near, plan)
-    translator = Translator(fit_group(sums.outside(None), chosen), options.normalize, x.d, y.d)
+    region = fit_region(x, plan.fold_of)
+    translator = Translator(fit_group(sums.outside(None), chosen), options.normalize, x.d, y.d, region)
     certificate = _certify(sums, chosen, translator, diameter.value, plan, inputs.labels, step)
     finding, headlines, notes = judge_retrieval(near[chosen], certificate, options.require)
     return Translation(

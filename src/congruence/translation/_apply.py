@@ -1,0 +1,317 @@
+"""Translate one file, or every part of a table in many files into a part of its own.
+
+A part is written under a temporary name and renamed when it is complete; then a line in the record of the output
+folder says so. Whenever the process is killed, a part is absent, complete, or complete and recorded, and the same call
+translates those that are not recorded.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, finite_rows, listing, to_numpy
+from congruence.errors import CongruenceError, InputError
+from congruence.files import LOCK, alone_in, describe_file, remove_parts, system_reason, write_text
+from congruence.options import reading, takes
+from congruence.progress import Progress
+from congruence.rows.blocks import connected
+from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
+from congruence.tables.access import suffix_of
+from congruence.tables.columns import Selection, selection
+from congruence.tables.parts import fix_columns, part_files
+from congruence.tables.read import column_names
+from congruence.tables.rewrite import is_columnar, number_columns, rewrite_values
+from congruence.translation._options import ApplyOptions
+from congruence.translation.translator import Translator, load_translator
+
+RECORD = "_translated.jsonl"  # in the output folder; readers of folders of parts skip the name
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What `apply_files` has written."""
+
+    rows: int
+    parts: int  # 0 for a single file
+    before: int = 0  # parts that an earlier call had finished
+    far: int = 0
+    flag: str = ""  # the name of the column of far rows
+    left: tuple[str, ...] = ()  # parts in the output folder whose input no longer exists
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """How to translate a part; it is sent to workers."""
+
+    translator: Translator
+    select: Selection
+    options: ApplyOptions
+    flag: str
+
+    @property
+    def width(self) -> int:
+        return self.translator.d_new if self.options.inverse else self.translator.d_old
+
+    def __call__(self, source: Path, target: Path, tick: Callable[[int], None] | None = None) -> dict[str, int]:
+        """Translate a file and return its number of rows and of far rows."""
+        far = 0
+
+        def work(values: Array, first: int) -> tuple[Array, Mapping[str, Array]]:
+            nonlocal far
+            bad = np.flatnonzero(~finite_rows(values)) + first
+            if bad.size:
+                raise InputError(
+                    f"{source} has NaN or infinite values (row {listing(bad)}), which cannot be translated"
+                )
+            flags = {self.flag: to_numpy(self.translator.far(values))} if self.flag else {}
+            far += int(sum(column.sum() for column in flags.values()))
+            moved = (self.translator.inverse if self.options.inverse else self.translator)(values)
+            if tick is not None:
+                tick(first + len(values))
+            return to_numpy(moved), flags
+
+        if is_columnar(source) and is_columnar(target):
+            rows = rewrite_values(source, target, self.select, work, width=self.width, flag=self.flag)
+        else:
+            stream = stream_table(source, **reading(self.options))
+            write_stream(Stream(stream.n, _mapped(stream.chunks, work)), target)
+            rows = stream.n
+        return {"rows": rows, "far": far}
+
+
+def _mapped(
+    chunks: Iterator[Table], work: Callable[[Array, int], tuple[Array, Mapping[str, Array]]]
+) -> Iterator[Table]:
+    first = 0
+    for chunk in chunks:
+        values, flags = work(to_numpy(chunk.values), first)
+        names = None if chunk.features is None else tuple(number_columns(chunk.features, values.shape[1]))
+        yield replace(chunk, values=values, features=names, metadata={**chunk.metadata, **flags})
+        first += chunk.n
+
+
+@takes(ApplyOptions)
+def apply_files(
+    map: str | Path,
+    source: str | Path,
+    out: str | Path,
+    *,
+    options: ApplyOptions,
+    progress: Progress | None = None,
+) -> Applied:
+    """Translate a file into a file, or the files of a pattern or folder into a folder of the same names.
+
+    All columns but the values stay as they are. If the process was killed, the same call translates the parts that are
+    missing. With a dask client, workers translate whole parts; they must have the files at the same paths.
+
+    Parameters
+    ----------
+    map : str or Path
+        What `Translation.save` or ``congruence translate fit --map`` wrote.
+    source : str or Path
+        A file, a pattern (``export/*.parquet``) or a folder of parts.
+    out : str or Path
+        A file for a file, else a folder.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+
+    Returns
+    -------
+    Applied
+        How many rows were translated, and how many of them are far from those of the fit.
+    """
+    translator = load_translator(map)
+    if options.flag_far and options.inverse:
+        raise InputError("--flag-far judges rows of the new space, so it cannot be used with --inverse")
+    if options.flag_far and translator.region is None:
+        raise InputError(
+            f"--flag-far: {map} does not know the rows of its fit (it was saved by version 0.1.0, or fitted without "
+            "pairs or on fewer than 50 rows); fit it again"
+        )
+    many = is_many(source)
+    files = [Path(file) for file in part_files(source) if Path(file).resolve() != Path(map).resolve()]
+    if not files:
+        raise InputError(f"{source} holds no embedding files besides the map")
+    job = _make_job(translator, files, options)
+    if many:
+        return _apply_parts(job, source, files, Path(out), str(describe_file(map).sha256), progress)
+    return _apply_one(job, files[0], Path(out), progress)
+
+
+def is_many(source: str | Path) -> bool:
+    """Whether a path is a pattern or a folder of parts rather than one table."""
+    return part_files(source) != [os.fspath(source)]
+
+
+def _make_job(translator: Translator, files: Sequence[Path], options: ApplyOptions) -> _Job:
+    select = selection(**reading(options))
+    columnar = next((file for file in files if is_columnar(file)), None)
+    if columnar is not None:
+        select = fix_columns(columnar, select)
+    flag = ""
+    if options.flag_far:
+        taken = set(column_names(files[0]) or next(stream_table(files[0], **reading(options)).chunks).metadata)
+        flag = next(name for name in ("far", *(f"far_{i}" for i in range(2, len(taken) + 3))) if name not in taken)
+    return _Job(translator, select, options, flag)
+
+
+def _apply_one(job: _Job, source: Path, out: Path, progress: Progress | None) -> Applied:
+    for left in glob.glob(f".{glob.escape(out.name[:40])}.*.part", root_dir=out.parent, include_hidden=True):
+        remove_parts(out.parent, left)  # of a process that was killed
+    client = connected()
+    if client is not None:
+        done = client.submit(job, source.resolve(), out.resolve(), pure=False).result()
+    else:
+        n = 0 if progress is None or suffix_of(source) != ".parquet" else stream_table(source, **reading(job.options)).n
+
+        def tick(rows: int) -> None:
+            if progress is not None and n:
+                progress(f"translating {source.name}", rows, n)
+
+        done = job(source, out, tick)
+    return Applied(done["rows"], 0, far=done["far"], flag=job.flag)
+
+
+def _apply_parts(
+    job: _Job, source: str | Path, files: Sequence[Path], out: Path, digest: str, progress: Progress | None
+) -> Applied:
+    parts = _plan(source, files, out)
+    header = {"map": digest, "flag": job.flag, **asdict(job.options)}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {out}: {system_reason(error) or error}") from error
+    with alone_in(out):
+        record = _Record.open(out, header)
+        for folder in {target.parent for target in parts.values()}:
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_parts(folder)
+        names = {target: target.relative_to(out).as_posix() for target in parts.values()}
+        left = {s: t for s, t in parts.items() if not record.holds(names[t], s, t)}
+        for target in left.values():
+            check_table_path(target)
+        done = len(parts) - len(left)
+        try:
+            for part, counts in _translated(job, left):
+                record.add(names[left[part]], part, left[part], counts)
+                done += 1
+                if progress is not None:
+                    progress("translating parts", done, len(parts))
+        except CongruenceError as error:
+            rest = f"{done} of {len(parts)} parts are finished, and the same command translates the rest"
+            raise type(error)(f"{error}; {rest}") from error
+    mine = [record.parts[name] for name in names.values()]
+    gone = tuple(name for name in record.parts if name not in names.values() and (out / name).exists())
+    rows, far = (sum(one[key] for one in mine) for key in ("rows", "far"))
+    return Applied(rows, len(parts), len(parts) - len(left), far, job.flag, gone)
+
+
+def _translated(job: _Job, parts: Mapping[Path, Path]) -> Iterator[tuple[Path, dict[str, int]]]:
+    """Translate parts here or on workers, and yield each with its counts as soon as it is written."""
+    client = connected()
+    if client is None or not parts:
+        for source, target in parts.items():
+            yield source, job(source, target)
+        return
+    from distributed import as_completed
+
+    shared = client.scatter(job, broadcast=True, hash=False)
+    tasks = {
+        client.submit(_call, shared, source.resolve(), target.resolve(), pure=False): source
+        for source, target in parts.items()
+    }
+    for task in as_completed(tasks):
+        yield tasks[task], task.result()
+
+
+def _call(job: _Job, source: Path, target: Path) -> dict[str, int]:
+    return job(source, target)
+
+
+def _plan(source: str | Path, files: Sequence[Path], out: Path) -> dict[Path, Path]:
+    """Where each part is written: under its path below the folder, or below the first wildcard of a pattern."""
+    if suffix_of(out) in SUFFIXES or out.is_file():
+        raise InputError(
+            f"--out {out} must be a folder: {source} is {len(files)} parts, and each is written on its own"
+        )
+    root = Path(source)
+    if not root.is_dir():
+        fixed = [part for part in root.parts if not set("*?[") & set(part)]
+        root = Path(*root.parts[: next(i for i, part in enumerate(root.parts) if part not in fixed)])
+    parts = {file: out / file.relative_to(root) for file in files}
+    inputs = {file.resolve() for file in files}
+    for target in parts.values():
+        if target.resolve() in inputs:
+            raise InputError(f"--out {out} would overwrite the input {target}; give another folder")
+    return parts
+
+
+@dataclass
+class _Record:
+    """The parts of an output folder that are complete, one JSON object in a line for each."""
+
+    path: Path
+    parts: dict[str, dict[str, Any]]
+
+    @classmethod
+    def open(cls, folder: Path, header: Mapping[str, Any]) -> _Record:
+        """Read the record of a folder, or start one in an empty folder."""
+        path = folder / RECORD
+        lines = _read_lines(path)
+        if lines and lines[0] != json.loads(json.dumps(header)):
+            raise InputError(
+                f"{folder} holds parts of another map or of other options; give another folder, or remove it"
+            )
+        if not lines:
+            others = [
+                entry.name for entry in folder.iterdir() if entry.name[0] != "." and entry.name not in (LOCK, RECORD)
+            ]
+            if others:
+                raise InputError(f"{folder} is not empty, but was not written by translate apply; give another folder")
+        remove_parts(folder)
+        # Without the last line, if the process was killed while it was written.
+        write_text(path, "".join(json.dumps(line) + "\n" for line in [header, *lines[1:]]))
+        return cls(path, {line["part"]: line for line in lines[1:]})
+
+    def holds(self, name: str, source: Path, target: Path) -> bool:
+        """Whether a part was completed from this input and is still there."""
+        known = self.parts.get(name)
+        return known is not None and known["input"] == _identity(source) and known["output"] == _identity(target)
+
+    def add(self, name: str, source: Path, target: Path, counts: Mapping[str, int]) -> None:
+        """Record that a part is complete."""
+        line = {"part": name, "input": _identity(source), "output": _identity(target), **counts}
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise InputError(f"cannot write to {self.path}: {system_reason(error) or error}") from error
+        self.parts[name] = line
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a record."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    try:
+        return [json.loads(line) for line in lines]
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is damaged: {error}; remove the folder and translate again") from error
+
+
+def _identity(path: Path) -> list[int] | None:
+    """The size of a file, or of the files of a store, and the time of its last change in nanoseconds."""
+    try:
+        stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
+    except OSError:
+        return None
+    return [sum(one.st_size for one in stats), max((one.st_mtime_ns for one in stats), default=0)]

@@ -1,0 +1,28 @@
+"""The examples for vector stores run where the libraries are installed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "vector-stores.md"
+BLOCKS = re.findall(r"<!-- run with (\w+) -->\n```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("library", "text"), BLOCKS, ids=[library for library, _ in BLOCKS])
+def test_vectors_go_out_of_a_store_and_back(library, text, tmp_path, monkeypatch, capsys):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(compile(text, "example", "exec"), names)
+    if library == "faiss":
+        assert (names["found"][:, 0] == range(5)).all()
+        assert (names["again"][:, 0] == range(5)).all()
+    else:
+        assert (names["hits"][0]["doc_id"], names["hits"][0]["tags"]) == (7, ["a"])
+        assert names["renewed"].schema.field("vector").type == names["exported"].schema.field("vector").type
+
+
+def test_both_stores_have_an_example():
+    assert [library for library, _ in BLOCKS] == ["faiss", "lancedb"]
