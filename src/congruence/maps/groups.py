@@ -32,6 +32,7 @@ from congruence.tables import as_paired
 
 _ARRAYS = ("matrix", "source_mean", "target_mean")  # of a saved map
 _LEAST, _MOST = 1e-12, 1e4  # penalties of `ridge`, as multiples of the least and the largest eigenvalue of the source
+_CAUTION = 0.05  # by how much more than 1 a degree of freedom counts (Cummins, Filloon and Nychka 2001)
 _TRIED, _FINER = 4, 8  # penalties for each factor of e, and how much finer they are around the best
 
 
@@ -209,10 +210,15 @@ def _ridge(paired: PairScatter, centre: Float) -> Float:
         rest = max(np.trace(paired.target.scatter) - of_zero, 0.0)
 
     def score(log_penalty: Float) -> Float:
-        """Generalised cross-validation, RSS / (1 - df / n)^2 up to a constant, as sums of positive terms."""
+        """Generalised cross-validation, RSS / (1 - 1.05 df / n)^2 up to a constant.
+
+        With as many rows as dimensions, the score without that factor may have its minimum at a map through all rows.
+        """
         penalty = np.exp(log_penalty)[:, None]
         shrunk = penalty / (size + penalty)  # (penalties, r)
-        return np.asarray((rest + np.square(shrunk) @ explained) / np.square(spare + shrunk.sum(1)))
+        free = spare + shrunk.sum(1) - _CAUTION * (1 - shrunk).sum(1)
+        with np.errstate(divide="ignore"):
+            return np.where(free > 0, (rest + np.square(shrunk) @ explained) / np.square(free), np.inf)
 
     # On a grid that starts at the largest eigenvalue, the choice does not depend on the last digits of the sums.
     high, span = np.log(_MOST * size[0]), np.log(_MOST * size[0]) - np.log(_LEAST * size[-1])

@@ -22,9 +22,11 @@ from congruence.translation.certificate import Containment, Retrieval, SizePoint
 DEPTHS = (50, 100, 200)
 RECOVERED = 0.99  # the share of the true neighbours that the rerank depth recovers
 FACTORS = (10, 100)  # index sizes to which recall is extrapolated, relative to the measured one
+FEWEST_UNITS = 10  # independent queries or clusters, or the slope is unknown
 FEWEST = 100  # rows of the smallest index that the extrapolation uses
-# The logit of the recall is nearly linear in the logarithm of the index size; over 100 times the size, its slope stayed
-# between these multiples of the measured one in simulations.
+# The logit of the recall is nearly linear in the logarithm of the index size. Up to 100 times the size, its slope is
+# most often this multiple of the measured one in simulations, and stays between the other two.
+USUAL = 0.8
 FLATTER, STEEPER = 0.4, 1.5
 
 
@@ -63,7 +65,7 @@ def size_points(found: Neighbours, unit: Array, inflation: float, *, extrapolate
     measured = [(size, values) for size, values in measured if size >= FEWEST or size == found.size]
     for size, values in reversed(measured):
         yield SizePoint(size, float(values.mean()), *unit_interval(values, unit, inflation), extrapolated=False)
-    if extrapolate and len(measured) > 2:
+    if extrapolate and len(measured) > 2 and len(np.unique(unit)) >= FEWEST_UNITS:
         yield from _extrapolated(measured, unit, inflation)
 
 
@@ -89,7 +91,7 @@ def _extrapolated(measured: list[tuple[int, Float]], unit: Array, inflation: flo
     low_logit, high_logit = np.log(ends / (1 - ends))
     for factor in FACTORS:
         grow = np.log(factor)
-        values = logits[0] + min(slope, 0.0) * grow, low_logit + steep * grow, high_logit + flat * grow
+        values = logits[0] + USUAL * min(slope, 0.0) * grow, low_logit + steep * grow, high_logit + flat * grow
         recall, low, high = (float(1 / (1 + np.exp(-value))) for value in values)
         yield SizePoint(factor * measured[0][0], recall, low, high, extrapolated=True)
 
