@@ -151,14 +151,13 @@ def _sizes(translation: Translation, retrieval: Retrieval) -> Iterator[Block]:
     yield Text(said, muted=True)
     rows = [
         (
-            Cell(f"{point.rows:,}", point.rows),
+            Cell(f"{point.rows:,}", point.rows, below="extrapolated" if point.extrapolated else "measured"),
             share(point.recall, strong=point.rows == retrieval.index_size),
             shares(point.low, point.high),
-            "extrapolated" if point.extrapolated else "measured",
         )
         for point in points
     ]
-    columns = (Column("index size"), Column("recall@10"), Column("95 % interval"), Column("", "text"))
+    columns = (Column("index size"), Column("recall@10"), Column("95 % interval"))
     figure = Figure("recall_by_size", (points, translation.settings.get("require", math.nan)), brief=True)
     yield Grid((figure, Table("Recall@10 by index size", columns, rows, sortable=False, brief=True)), "pictures")
 
@@ -218,15 +217,19 @@ def _probe(probe: Probe | None) -> Iterator[Block]:
 
 def _curve(translation: Translation, certificate: Certificate) -> Iterator[Block]:
     curve = [point for point in certificate.curve if math.isfinite(point.mean)]
-    yield Text(enough_sentence(curve, certificate))
+    recall = certificate.retrieval.recall_10
+    by_chance = recall.low <= certificate.retrieval.chance
+    yield Text(
+        "The recall is that of chance, so this shows nothing." if by_chance else enough_sentence(curve, certificate)
+    )
     if not curve:
         return
     figure = Figure("learning_curve", (curve, translation.n_new, translation.settings.get("require", math.nan)))
     rows = [
-        (point.rows, share(point.mean), shares(point.low, point.high) if point.low < point.high else "one draw")
+        (point.rows, share(point.mean, below=interval(point.low, point.high) if point is not curve[-1] else "one draw"))
         for point in curve
     ]
-    columns = (Column("paired rows"), Column("recall@10"), Column("range of draws"))
+    columns = (Column("paired rows"), Column("recall@10, range of draws"))
     yield Grid((figure, Table("Recall@10 by number of paired rows", columns, rows)), "pictures")
 
 

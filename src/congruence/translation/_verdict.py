@@ -69,7 +69,8 @@ def judge_retrieval(near: Nearness, certificate: Certificate, options: Translate
 def _details(near: Nearness, certificate: Certificate) -> list[str]:
     retrieval, probe, relevance = certificate.retrieval, certificate.probe, certificate.relevance
     chance = f", an error of {percent(near.of_chance.mean)} of chance" if np.isfinite(near.of_chance.mean) else ""
-    sentences = [f"The {near.group} map explains {percent(near.r2.mean)} of the variance of held-out rows{chance}."]
+    explained = percent(near.r2.mean) if near.r2.mean > 0 else "none"
+    sentences = [f"The {near.group} map explains {explained} of the variance of held-out rows{chance}."]
     if retrieval.rerank_depth is not None:
         sentences.append(
             f"The first {retrieval.rerank_depth} translated results contain 99 % of the 10 true nearest of "
