@@ -18,6 +18,7 @@ from calibration_readings import Cell, Quantity, mean, rate
 from congruence.translation import translate
 
 FRESH_QUERIES = 400
+FRESH_INDEXES = 40
 LARGE = 50_000
 REQUIRE = 0.9
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -57,15 +58,17 @@ class TranslationOutcome:
 
     @cached_property
     def here(self) -> float:
-        """The truth for an index as large as the certificate's, over several indexes."""
-        n = len(self.sample.old)
-        draws = [self.sample.draw(self.rng, n) for _ in range(max(2, 2000 // n))]
-        return float(np.mean([recall_of(self.result.translator, old, new, self.rng) for old, new, _ in draws]))
+        """The truth for an index as large as the certificate's, over many indexes with their own clusters."""
+        draws = (self.sample.draw(self.rng, len(self.sample.old)) for _ in range(FRESH_INDEXES))
+        few = FRESH_QUERIES // 4
+        return float(np.mean([recall_of(self.result.translator, old, new, self.rng, few) for old, new, _ in draws]))
 
 
-def recall_of(translator: Any, old: np.ndarray, new: np.ndarray, rng: np.random.Generator) -> float:
+def recall_of(
+    translator: Any, old: np.ndarray, new: np.ndarray, rng: np.random.Generator, most: int = FRESH_QUERIES
+) -> float:
     """The recall@10 of rows of the index as queries, each left out of its own results."""
-    queries = rng.permutation(len(old))[:FRESH_QUERIES]
+    queries = rng.permutation(len(old))[:most]
     squares, rows = np.square(old).sum(1), np.arange(len(queries))
     truth, guess = (squares - 2 * z @ old.T for z in (old[queries], translator(new[queries])))
     truth[rows, queries] = guess[rows, queries] = np.inf

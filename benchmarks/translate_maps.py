@@ -5,7 +5,8 @@ encoders, trained here on the docstrings of Python's standard library. 400 rows 
 the index is all rows but the query. `full` is the share of the new model's 10 nearest rows that translated queries find
 (recall relative to full re-embedding). CPU seconds of one thread; peak memory of Python's allocations.
 
-    python benchmarks/translate_maps.py            # writes benchmarks/results/translate_maps.csv
+    python benchmarks/translate_maps.py            # writes benchmarks/results/translate_maps.csv, pair by pair
+    python benchmarks/translate_maps.py --pair text    # only pairs with this text in their name; others are kept
     python benchmarks/translate_maps.py --quick    # seconds, for the test suite
 """
 
@@ -183,23 +184,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "translate_maps.csv")
+    parser.add_argument("--pair", default="", help="only the pairs with this text in their name")
     args = parser.parse_args()
     pairs = list(text_pairs(300, 8)) if args.quick else [*molecules(), *text_pairs(4000, 128)]
-    rows = []
-    for seed, (name, old, new) in enumerate(pairs):
-        for n in (100,) if args.quick else SIZES:
-            for row in score(name, old, new, n, seed):
-                rows.append(row)
-                print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
     about = {
         "machine": f"{platform.machine()}, one thread",
         "versions": f"numpy {np.__version__}, scikit-learn {sklearn.__version__}, python {platform.python_version()}",
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    with args.out.open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, [*rows[0], *about], lineterminator="\n")
+    for seed, (name, old, new) in enumerate(pairs):
+        if args.pair not in name:
+            continue
+        rows = []
+        for n in (100,) if args.quick else SIZES:
+            for row in score(name, old, new, n, seed):
+                rows.append(row | about)
+                print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
+        replace_rows(args.out, name, rows)
+
+
+def replace_rows(path: Path, pair: str, rows: list[dict[str, Any]]) -> None:
+    """Write the rows of a pair, and keep those of the others."""
+    kept: list[dict[str, Any]] = []
+    if path.exists():
+        with path.open(newline="") as handle:
+            kept = [row for row in csv.DictReader(handle) if row["pair"] != pair]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(row | about for row in rows)
+        writer.writerows(sorted([*kept, *rows], key=lambda row: row["pair"]))
 
 
 if __name__ == "__main__":
