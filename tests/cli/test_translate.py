@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
@@ -45,7 +46,7 @@ def test_fit_and_apply_carry_a_table_into_the_old_space(folder, capsys):
     code, out, _ = run(capsys, *FIT, "--labels", "topic", *outputs)
     assert code == 0
     assert out.startswith(
-        "New vectors can be translated into the old space.\nOn held-out rows, translated vectors find"
+        "New vectors can be translated into the old space.\nWith held-out rows, translated vectors find"
     )
     assert "Translate, and keep the old index? ✓ go" in out
     result = json.loads((folder / "up.json").read_text())
@@ -75,6 +76,31 @@ def test_the_way_back(folder, capsys):
     assert code == 0
     new = read_table("new.parquet", features="emb_*", id="doc_id")
     assert_allclose(read_table("again.npz").values, new.values, atol=1e-4)
+
+
+def test_queries_index_and_judgements_are_files(folder, capsys):
+    for name in ("old", "new"):
+        table = pq.read_table(f"{name}.parquet")
+        pq.write_table(table.slice(0, 400), f"{name}_docs.parquet")
+    old = pq.read_table("old.parquet")
+    asked = pq.read_table("new.parquet").slice(0, 60)
+    pq.write_table(asked, "new_q.parquet")
+    pq.write_table(old.filter(pa.compute.is_in(old["doc_id"], asked["doc_id"])), "old_q.parquet")
+    ids = asked["doc_id"].to_pylist()
+    pq.write_table(pa.table({"query": ids, "document": ids, "relevance": [1] * 60}), "qrels.parquet")
+    fit = ["fit", "old_docs.parquet", "new_docs.parquet", "--id", "doc_id", "--features", "emb_*", *QUICK]
+    more = ["--queries", "old_q.parquet", "new_q.parquet", "--index", "old.parquet", "--qrels", "qrels.parquet"]
+    code, out, _ = run(capsys, *fit, *more, "--json", "up.json")
+    assert code == 0
+    assert "With separate queries, translated vectors find" in out
+    result = json.loads((folder / "up.json").read_text())
+    retrieval, relevance = result["numbers"]["retrieval"], result["numbers"]["relevance"]
+    assert (retrieval["index_size"], retrieval["queries"]) == (500, 60)
+    assert relevance["old"]["mrr_10"] == 1
+    assert relevance["translated"]["mrr_10"] > 0.95
+    assert result["settings"]["index"] == "old.parquet"
+    code, _, err = run(capsys, *fit, "--index", "old.parquet", "--json", "old.parquet")
+    assert (code, "must end in .json" in err) == (2, True)
 
 
 def test_a_pipeline_can_stop_unless_it_is_a_go(folder, capsys):

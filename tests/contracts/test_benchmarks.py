@@ -52,6 +52,14 @@ def test_the_benchmark_of_queries_runs(tmp_path, run):
         assert {row["batch"] for row in csv.DictReader(handle)} == {"1", "4"}
 
 
+def test_the_benchmark_of_maps_for_translation_runs(tmp_path, run):
+    run("translate_maps.py", "--quick", "--out", tmp_path / "maps.csv")
+    with (tmp_path / "maps.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert {row["method"] for row in rows} == {"ours", "Procrustes", "least squares", "RidgeCV"}
+    assert all(0 < float(row["recall_10"]) <= 1 for row in rows)
+
+
 def test_the_benchmark_of_independent_components_runs(tmp_path, run):
     pytest.importorskip("picard")
     run("ica.py", "--quick", "--out", tmp_path / "ica.csv")

@@ -18,7 +18,7 @@ def _svg(name):
 
 ladder, planes, error_histogram = map(_svg, ("ladder", "planes", "error_histogram"))
 heat_map, learning_curve, moved_curve = map(_svg, ("heat_map", "learning_curve", "moved_curve"))
-training_curves, gains = map(_svg, ("training_curves", "gains"))
+training_curves, gains, recall_by_size = map(_svg, ("training_curves", "gains", "recall_by_size"))
 SVG = "{http://www.w3.org/2000/svg}"
 OF_PAIRS = [ladder, planes, error_histogram]
 
@@ -42,7 +42,7 @@ def svg(request, pair, three, make_pair, make_distortion, make_training, make_tr
         "moved": lambda: moved_curve(FALLING, True, ["a", "b"]),
         "training": lambda: training_curves(make_training().series()[:-1], ["rigid", "similarity"]),
         "gains": lambda: gains(make_pair(distortion=make_distortion())),
-        "learning curve": lambda: learning_curve(make_translation().certificate.curve, 4000, 0.25),
+        "learning curve": lambda: learning_curve(make_translation().certificate.curve, 4000, 0.9),
     }
     return draw[request.param]()
 
@@ -192,10 +192,16 @@ def test_the_curve_of_rows_is_drawn_for_one_row_or_millions(rows):
     assert "1" in texts(svg)
 
 
-def test_the_learning_curve_marks_all_rows_and_the_null(make_translation):
-    written = texts(learning_curve(make_translation().certificate.curve, 4000, 0.25))
-    assert {"all 4000 rows", "null (chance)", "10", "100", "1000"} <= set(written)
-    assert "null (chance)" not in texts(learning_curve(make_translation().certificate.curve, 4000, np.nan))
+def test_the_learning_curve_marks_all_rows_and_the_required_recall(make_translation):
+    written = texts(learning_curve(make_translation().certificate.curve, 4000, 0.9))
+    assert {"all 4000 rows", "required, 90 %", "10", "100", "1000"} <= set(written)
+    assert "required, 90 %" not in texts(learning_curve(make_translation().certificate.curve, 4000, np.nan))
+
+
+def test_extrapolated_recall_is_told_from_measured(make_retrieval):
+    sizes = make_retrieval().sizes
+    assert {"measured", "extrapolated", "required, 90 %"} <= set(texts(recall_by_size(sizes, 0.9)))
+    assert "extrapolated" not in texts(recall_by_size(sizes[:3], 0.9))
 
 
 @pytest.mark.parametrize("tested", [1, 12, 300])

@@ -4,14 +4,19 @@ import re
 import pytest
 
 from congruence.maps.nearness import HeldOut
-from congruence.translation._document import DECISIONS, drift_sentence, enough_sentence
+from congruence.translation._certificate_document import (
+    DECISIONS,
+    drift_sentence,
+    enough_sentence,
+    rerank_sentence,
+)
 from congruence.translation._verdict import ANSWERS
-from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
+from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Relevance, RelevanceTest
 
 
-def enough(*errors, rows=10):
-    """The sentence about a learning curve with these errors, at 10, 20, 40, ... rows."""
-    curve = [CurvePoint(rows * 2**i, error, 0.9 * error, 1.1 * error) for i, error in enumerate(errors)]
+def enough(*recalls, rows=10):
+    """The sentence about a learning curve with these recalls, at 10, 20, 40, ... rows."""
+    curve = [CurvePoint(rows * 2**i, recall, recall - 0.01, recall + 0.01) for i, recall in enumerate(recalls)]
     return enough_sentence(curve, Certificate(None, None, curve, Drift(0.0, False)))
 
 
@@ -32,9 +37,11 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(page):
         "translated vectors find 95",
         'class="badge holds"',
         "Which neighbours do translated vectors find?</h2>",
+        "How does recall depend on the index size?</h2>",
+        "What would full re-embedding return?</h2>",
         "What does a probe trained on old vectors score?</h2>",
         "How many paired rows are needed?</h2>",
-        "Which group of maps is needed?</h2>",
+        "Which map is needed?</h2>",
         "How to read this</h2>",
         "How this was made</h2>",
     ]
@@ -63,7 +70,9 @@ def test_retrieval_is_shown_with_its_interval_and_what_doing_nothing_gives(text)
         "a go requires 90 %",
         "recall@1 91.0 % 90.0 to 92.0 %",
         "itself found 99.3 %",
-        "rank agreement 0.987",
+        "containment@50 99.1 % 98.9 to 99.3 %",
+        "An index of 4,000 old vectors is searched with 2,000 queries",
+        "the first 47 translated results contain 99 % of the 10 true nearest in an index of 4,000 vectors",
     ):
         assert words in text
 
@@ -76,24 +85,61 @@ def test_the_probe_is_shown_where_there_is_one(text, make_translation, render):
     assert "always the mean" in render(make_translation(probe=Probe("R squared", 0.8, 0.7, -3.0, 0.0)))
 
 
-def test_enough_rows_are_the_fewest_within_a_tenth_of_the_last():
-    assert enough(0.3, 0.1099, 0.105, 0.1) == (
-        "About 20 paired rows seem enough: their error, 11.0 %, is within 10 % of the 10.0 % that 80 rows leave."
+def test_the_index_size_is_stated_and_extrapolations_are_labelled(text):
+    assert "4,000 measured 95.1 % 94.1 to 96.1 %" in text
+    assert "40,000 extrapolated 90.0 % 89.0 to 91.0 %" in text
+    assert "Larger ones were not measured: their recall is extrapolated and is no basis for a go." in text
+
+
+def test_one_size_is_no_curve(make_translation, make_retrieval, render):
+    one = make_retrieval(sizes=make_retrieval().sizes[2:3])
+    assert "depend on the index size" not in render(make_translation(retrieval=one))
+
+
+def test_a_rerank_depth_beyond_the_limit_is_said(make_retrieval):
+    assert "more than 1,000 translated results are needed" in rerank_sentence(make_retrieval(rerank_depth=None))
+
+
+def test_full_re_embedding_is_defined_where_it_is_named(text):
+    assert "translated queries find 83.0 % (82.0 to 84.0 %) of the 10 nearest rows of the new model" in text
+    assert "old vectors find 82.0 %" in text
+
+
+def test_relevance_is_shown_beside_full_re_embedding(make_translation, render, outline):
+    old, translated, new = Relevance(0.5, 0.6, 0.7), Relevance(0.48, 0.58, 0.68), Relevance(0.52, 0.62, 0.72)
+    ratios = HeldOut(0.923, 0.9, 0.95), HeldOut(0.96, 0.94, 0.98)
+    known = RelevanceTest(30, 2, old, translated, new, *ratios)
+    words = " ".join(outline(render(make_translation(relevance=known))).text.split())
+    assert "translated queries, old index 0.480 0.580 0.680" in words
+    assert "Translation keeps 92.3 % (90.0 to 95.0 %) of the nDCG@10 of full re-embedding and 96.0 %" in words
+    assert "left out: 2." in words
+    unknown = RelevanceTest(30, 0, old, translated, None, None, ratios[1])
+    words = " ".join(outline(render(make_translation(relevance=unknown))).text.split())
+    assert "Full re-embedding cannot be scored: the new vectors of the index are not known." in words
+
+
+def test_no_number_of_rows_is_enough_for_chance(make_translation, make_retrieval, render):
+    by_chance = make_retrieval(recall_10=HeldOut(0.01, 0.002, 0.02))
+    page = render(make_translation("fails", retrieval=by_chance))
+    assert "The recall is that of chance" in page
+    assert "seem enough" not in page
+
+
+def test_enough_rows_are_the_fewest_near_the_last():
+    assert enough(0.3, 0.78, 0.79, 0.795) == (
+        "About 20 paired rows seem enough: their recall@10, 78.0 %, is within 2 percentage points of the 79.5 % of 80 "
+        "rows (in a sample of the index)."
     )
 
 
-def test_rows_before_a_later_rise_are_not_enough():
-    assert enough(0.3, 0.1, 0.2, 0.1, 0.1).startswith("About 80 paired rows seem enough")
+def test_rows_before_a_later_fall_are_not_enough():
+    assert enough(0.3, 0.9, 0.7, 0.9, 0.9).startswith("About 80 paired rows seem enough")
 
 
-def test_a_curve_that_keeps_falling_asks_for_more_rows():
-    assert enough(0.3, 0.2, 0.1).startswith("All 40 rows are needed, and more would help")
-    assert enough(0.3, 0.107, 0.1).endswith("The error still decreases, so more rows would help.")
-    assert not enough(0.3, 0.102, 0.1).endswith("more rows would help.")
-
-
-def test_rounding_is_not_read_as_a_curve():
-    assert enough(0.3, 5e-16, 9e-16, 2e-16) == "20 paired rows are enough: the remaining error is rounding."
+def test_a_curve_that_keeps_rising_asks_for_more_rows():
+    assert enough(0.3, 0.5, 0.7).startswith("All 40 rows are needed, and more would help")
+    assert enough(0.3, 0.685, 0.7).endswith("The recall still rises, so more rows would help.")
+    assert not enough(0.3, 0.695, 0.7).endswith("more rows would help.")
 
 
 def test_a_short_curve_is_not_read():
@@ -121,23 +167,24 @@ def test_the_page_says_whether_the_kind_of_map_was_chosen_or_requested(page, mak
     )
 
 
-def test_every_candidate_is_listed_with_its_null(text):
-    for words in ("rigid 8.40 % 8.06 to 8.74 % 2.10 % 2.02 to 2.18 % 25.0 %", "linear 6.84 %"):
+def test_every_candidate_is_listed(text):
+    for words in ("rigid 90.0 %", "similarity 95.3 %", "ridge 95.4 %"):
         assert words in text
 
 
 def test_settings_are_listed(text):
-    for words in ("paired rows 4000", "old dimensions 2", "new dimensions 3", "old diameter 12.35", "require 0.9"):
+    for words in ("paired rows 4000", "index size 4000", "old dimensions 2", "new dimensions 3", "require 0.9"):
         assert words in text
 
 
-def test_undefined_numbers_print_as_a_dash_that_says_so(make_translation, undefined, render_figures):
+def test_undefined_numbers_print_as_a_dash_that_says_so(make_translation, make_retrieval, undefined, render_figures):
     nan = math.nan
-    bare = Retrieval(HeldOut(0.5, nan, nan), HeldOut(0.5, nan, nan), 0.1, nan, nan, 0.1)
+    unknown = HeldOut(0.5, nan, nan)
+    bare = make_retrieval(recall_1=unknown, recall_10=unknown, itself=None, before=nan, sizes=(), full=None)
     candidates = undefined.pairs[0].groups
     points = [CurvePoint(10, nan, nan, nan)]
     unclear = make_translation(
-        "ambiguous", retrieval=bare, candidates=candidates, curve=points, drift=Drift(nan, False)
+        "ambiguous", retrieval=bare, candidates=candidates, curve=points, drift=Drift(nan, False), by_group=None
     )
     page = render_figures(unclear)
     assert '<span title="undefined">–</span>' in page

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
 from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
-from congruence.options import OUTPUT, option
+from congruence.options import DATA, OUTPUT, option
 from congruence.translation._options import FORMATS, ApplyOptions, TranslateOptions
 
 app = typer.Typer(
@@ -37,15 +37,25 @@ def fit(
     new: Annotated[str, typer.Argument(help="The same rows embedded by the new model.", show_default=False)],
     options: TranslateOptions,
     outputs: FitOutputs,
+    queries: Annotated[
+        Optional[tuple[str, str]],
+        typer.Option(
+            "--queries",
+            metavar="OLD_Q NEW_Q",
+            help="The same queries embedded by both models: fit on documents, certify on queries.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     fail: Annotated[
         bool, typer.Option("--fail", help="Exit with 1 unless the decision is go.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Fit the map from new to old on rows that both models embedded, and test it.
 
-    Reports, on held-out rows, the error, the share of true neighbours that
-    translated vectors find, the score of a linear probe, the number of paired
-    rows that are needed, and a go or no-go. Example:
+    Reports, on held-out rows, the share of true neighbours that translated
+    vectors find in an index of a stated size, the depth at which re-ranking
+    recovers them, the number of paired rows that are needed, and a go or
+    no-go. Example:
 
         congruence translate fit old.parquet new.parquet --id doc_id --map upgrade.safetensors
 
@@ -56,7 +66,9 @@ def fit(
 
     if outputs.map is not None and outputs.map.suffix != ".safetensors":
         raise InputError(f"--map {outputs.map} must end in .safetensors")
-    cli.check_outputs(outputs, [old, new], {"map": outputs.map})
+    more = [path for path in (*(queries or ()), options.index, options.qrels) if path is not None]
+    cli.check_outputs(outputs, [old, new, *more], {"map": outputs.map})
+    options = replace(options, queries=queries)
     with cli.working(outputs) as progress:
         result = translate(old, new, options=options, progress=progress)
     result = cli.deliver(result, outputs)

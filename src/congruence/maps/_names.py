@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from congruence.maps.nearness import Nearness
 
-GROUPS = ("identity", "permutation", "rigid", "similarity", "ridge", "linear")
+GROUPS = ("identity", "permutation", "rigid", "similarity", "ridge", "linear")  # of `compare`
+FITTED = (*GROUPS[:-1], "ridge_similarity", "linear")  # of `fit_map` and `translate`
 MEANINGS = {  # of the groups, and of the unsupervised route
     "identity": "no map; the raw difference",
     "permutation": "a permutation of the dimensions, with signs",
     "rigid": "rotation, reflection and translation",
     "similarity": "rigid, and one scale for all directions",
     "ridge": "a linear map, shrunk by a penalty that the fitted rows choose",
+    "ridge_similarity": "a linear map, shrunk towards the best similarity by a penalty that the fitted rows choose",
     "linear": "any linear map, so stretching and shearing too",
     "ica": "each run is unmixed on its own, without using the other; then components are matched",
 }
@@ -25,6 +27,7 @@ AFTER = {  # the map that was applied, in a sentence
     "rigid": "after the best rotation",
     "similarity": "after the best rotation and scale",
     "ridge": "after the best ridge regression",
+    "ridge_similarity": "after ridge regression towards the best similarity",
     "linear": "after the best linear map",
     "ica": "after unmixing",
 }

@@ -29,6 +29,8 @@ ORDER_EFFECT = 1.1  # a larger rise of the error than by this factor counts
 CELL_EFFECT = 1.02  # the same for parts, if half of what was better than chance is lost as well
 MANY_COPIES = 0.05  # a larger share of repeated rows counts
 NEGLIGIBLE = 0.05  # an error below this share of chance cannot be due to dependence
+COPIES = 30  # the most near-duplicates of a row that are told from its other neighbours
+CLOSE = 1 / 3  # of the distance of the last of so many neighbours: nearer rows are near-duplicates
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,31 @@ class Dependence:
         return {**vars(self), "copies": len(self.copies), "matters": self.matters}
 
 
+def link_near_duplicates(rows: Rows, index: Array, seed: int) -> Array:
+    """The number of the set of near-duplicates of each chosen row, shape (len(index),).
+
+    Rows are linked that are much closer to each other than to most of their 30 nearest neighbours. Where links form
+    chains through the data, they are its shape, not copies: each row then is a set of its own.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    points = _projected(rows, index, seed)
+    n, k = len(points), min(COPIES, len(points) - 1)
+    squares, pairs = np.square(points).sum(1), []
+    for part in row_chunks(n, n):
+        some = np.arange(n)[part]
+        distances = np.maximum(squares[some, None] + squares - 2 * points[some] @ points.T, 0)
+        distances[np.arange(len(some)), some] = np.inf
+        nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
+        close = np.take_along_axis(distances, nearest, axis=1)
+        row, column = np.nonzero(close <= CLOSE**2 * close.max(1, keepdims=True))
+        pairs.append(np.stack([some[row], nearest[row, column]]))
+    i, j = np.concatenate(pairs, axis=1)
+    link = np.asarray(connected_components(coo_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)[1])
+    return link if np.bincount(link).max() <= n / CELLS else np.arange(n)
+
+
 def measure_dependence(
     source: Rows, target: Rows, plan: Protocol, errors: Float, null: float, group: str = "similarity"
 ) -> Dependence:
@@ -77,7 +104,7 @@ def measure_dependence(
     copies = sample[_repeats(source, target, sample)]
     cell = _cells(_projected(source, sample, plan.seed), min(CELLS, len(sample) // 10), plan.seed)
     in_turn, gaps = zip(*consecutive(len(stretch), folds, max(1, int(GAP * len(stretch)))), strict=True)
-    parts = _folds_of(cell, folds, plan.seed)
+    parts = fold_parts(cell, folds, plan.seed)
     before = near = errors
     if n > MOST_ROWS:
         number = np.random.default_rng(plan.seed).permutation(len(stretch)) % folds
@@ -159,7 +186,7 @@ def _cells(points: Float, count: int, seed: int, rounds: int = 8) -> Array:
     return np.unique(cell, return_inverse=True)[1]
 
 
-def _folds_of(cell: Array, folds: int, seed: int) -> list[Array]:
+def fold_parts(cell: Array, folds: int, seed: int) -> list[Array]:
     """Folds of whole parts; where there are fewer parts than folds, fewer folds."""
     sizes = np.bincount(cell)
     number = deal(sizes, max(2, min(folds, len(sizes))), np.random.default_rng(seed))[cell] if len(sizes) > 1 else None

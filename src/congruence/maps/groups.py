@@ -2,9 +2,10 @@
 
 From small to large: `identity` (raw difference), `permutation` (signed), `rigid` (rotation or reflection),
 `similarity` (rigid and one scale; what Table 1 of the paper calls "rigid"), `ridge` (linear, with a penalty on its
-size) and `linear` (least squares). Every group but `identity` includes the translation that matches the means. Each
-map minimises the squared error, and `ridge` the squared error and the penalty: it is no group, but where rows are few
-for their width it is the linear map that predicts other rows best.
+size), `ridge_similarity` (linear, with a penalty on its distance from the best similarity) and `linear` (least
+squares). Every group but `identity` includes the translation that matches the means. Each map minimises the squared
+error, and the two ridge maps the squared error and the penalty: they are no groups, but where rows are few for their
+width they are the linear maps that predict other rows best.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from congruence.arrays import Float, as_float64_like, as_matrix, like
 from congruence.checks import check_choice
 from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
+from congruence.maps._names import FITTED
 from congruence.maps._names import GROUPS as GROUPS
 from congruence.rows.algebra import multiply
 from congruence.rows.engine import Rows
@@ -30,6 +32,7 @@ from congruence.tables import as_paired
 
 _ARRAYS = ("matrix", "source_mean", "target_mean")  # of a saved map
 _LEAST, _MOST = 1e-12, 1e4  # penalties of `ridge`, as multiples of the least and the largest eigenvalue of the source
+_CAUTION = 0.05  # by how much more than 1 a degree of freedom counts (Cummins, Filloon and Nychka 2001)
 _TRIED, _FINER = 4, 8  # penalties for each factor of e, and how much finer they are around the best
 
 
@@ -85,7 +88,7 @@ class Map:
         """The map that applies this one first and `other` second; its group is the larger of the two."""
         if self.width != other.width:
             raise InputError(f"other must be a map of width {self.width}, like this one; got width {other.width}")
-        group = max(self.group, other.group, key=GROUPS.index)
+        group = max(self.group, other.group, key=FITTED.index)
         target_mean = (self.target_mean - other.source_mean) @ other.matrix + other.target_mean
         return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean)
 
@@ -123,7 +126,7 @@ def read_map(
 
     header, found = read_saved(path, _ARRAYS, kinds=(kind, "map"), what=f"a {kind}", optional=further)
     arrays = {name: found[name] for name in _ARRAYS}
-    if header.get("group") not in GROUPS:
+    if header.get("group") not in FITTED:
         raise InputError(f"{path} does not hold a map: its group is {header.get('group')!r}")
     width = arrays["source_mean"].size
     shapes = [array.shape for array in arrays.values()]
@@ -142,7 +145,8 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     Where the data do not determine the map (dead units, low rank, fewer rows than dimensions), `linear` takes the
     solution of minimum norm, and `rigid` and `similarity` take the rotation nearest to the identity. `ridge` minimises
     |(x - mean) B - (y - mean)|^2 + penalty |B|^2, with the penalty that minimises the generalised cross-validation
-    score; it is invariant to rotations of x and of y and to the scale of each.
+    score; it is invariant to rotations of x and of y and to the scale of each. `ridge_similarity` penalises |B - sQ|^2
+    instead, with sQ the best similarity.
 
     Parameters
     ----------
@@ -150,7 +154,7 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
         Paired rows, anything that `congruence.tables.as_table` takes: arrays are paired by position, tables and data
         frames joined by id. The narrower one is zero-padded.
     group : str
-        One of `GROUPS`.
+        One of `GROUPS`, or "ridge_similarity".
 
     Returns
     -------
@@ -161,7 +165,7 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     ----------
     Schönemann 1966 (rigid); Umeyama 1991 (similarity); Golub, Heath and Wahba 1979, eq. 2.3 (ridge).
     """
-    check_choice("group", group, GROUPS)
+    check_choice("group", group, FITTED)
     x, y = as_paired(x, y)
     return fit_group(sums_of(Rows(x), Rows(y)), group)
 
@@ -173,45 +177,64 @@ def fit_group(paired: PairScatter, group: str) -> Map:
         return Map(group, np.eye(width), np.zeros(width), np.zeros(width))
     if group == "permutation":
         matrix = signed_permutation(paired.padded)
-    elif group in ("ridge", "linear"):
+    elif group in ("rigid", "similarity"):
+        matrix = _similarity(paired) if group == "similarity" else paired.rotation
+    else:
         d_x, d_y = paired.cross.shape
         matrix = np.zeros((width, width))
-        # least squares of minimum norm, or with a penalty
-        matrix[:d_x, :d_y] = paired.source.solve(paired.cross) if group == "linear" else _ridge(paired)
-    else:
-        matrix, size = paired.rotation, paired.source.size
-        if group == "similarity" and size > 0:  # a constant source fits at every scale
-            matrix = matrix * (paired.nuclear_norm / size)
+        if group == "linear":
+            matrix[:d_x, :d_y] = paired.source.solve(paired.cross)  # least squares of minimum norm
+        else:
+            centre = np.zeros((d_x, d_y)) if group == "ridge" else _similarity(paired)[:d_x, :d_y]
+            matrix[:d_x, :d_y] = _ridge(paired, centre)
     return centred_map(paired, group, matrix)
 
 
-def _ridge(paired: PairScatter) -> Float:
-    """The matrix B that minimises |xB - y|^2 + penalty |B|^2 over centred rows, shape (d_x, d_y).
+def _similarity(paired: PairScatter) -> Float:
+    """The rotation times the best scale, shape (width, width)."""
+    size = paired.source.size
+    return (
+        paired.rotation * (paired.nuclear_norm / size) if size > 0 else paired.rotation
+    )  # a constant fits at every scale
 
-    In the principal axes of the source, of eigenvalues l and with g the cross product, B = g / (l + penalty). All that
-    the score needs is the norm of each row of g, so a penalty costs a sum over the axes.
+
+def _ridge(paired: PairScatter, centre: Float) -> Float:
+    """The matrix B that minimises |xB - y|^2 + penalty |B - centre|^2 over centred rows, shape (d_x, d_y).
+
+    In the principal axes of the source, of eigenvalues l and with g the cross product of x and y - x centre,
+    B = centre + g / (l + penalty). All that the score needs is the norm of each row of g, so a penalty costs a sum over
+    the axes.
     """
     axes, singular = paired.source.axes
     if not len(singular):
-        return np.zeros(paired.cross.shape)
+        return centre
     size = singular**2  # falling
-    cross = multiply(axes.T, paired.cross)  # (r, d_y)
+    onto = multiply(axes.T, paired.cross)
+    cross = onto - size[:, None] * multiply(axes.T, centre)  # (r, d_y)
     explained = np.square(cross / singular[:, None]).sum(1)  # by each axis, without a penalty; no square overflows
     spare = max(paired.source.n - 1 - len(size), 0)  # degrees of freedom of the residual
-    rest = max(np.trace(paired.target.scatter) - explained.sum(), 0.0) if spare else 0.0
+    rest = 0.0
+    if spare:  # what the source does not explain is the same for every centre
+        of_zero = np.square(onto / singular[:, None]).sum()
+        rest = max(np.trace(paired.target.scatter) - of_zero, 0.0)
 
     def score(log_penalty: Float) -> Float:
-        """Generalised cross-validation, RSS / (1 - df / n)^2 up to a constant, as sums of positive terms."""
+        """Generalised cross-validation, RSS / (1 - 1.05 df / n)^2 up to a constant.
+
+        With as many rows as dimensions, the score without that factor may have its minimum at a map through all rows.
+        """
         penalty = np.exp(log_penalty)[:, None]
         shrunk = penalty / (size + penalty)  # (penalties, r)
-        return np.asarray((rest + np.square(shrunk) @ explained) / np.square(spare + shrunk.sum(1)))
+        free = spare + shrunk.sum(1) - _CAUTION * (1 - shrunk).sum(1)
+        with np.errstate(divide="ignore"):
+            return np.where(free > 0, (rest + np.square(shrunk) @ explained) / np.square(free), np.inf)
 
     # On a grid that starts at the largest eigenvalue, the choice does not depend on the last digits of the sums.
     high, span = np.log(_MOST * size[0]), np.log(_MOST * size[0]) - np.log(_LEAST * size[-1])
     tried = high - np.arange(int(_TRIED * span) + 2) / _TRIED
     closer = tried[score(tried).argmin()] + np.arange(-_FINER, _FINER + 1) / (_FINER * _TRIED)
     penalty = np.exp(closer[score(closer).argmin()])
-    return multiply(axes, cross / (size + penalty)[:, None])
+    return centre + multiply(axes, cross / (size + penalty)[:, None])
 
 
 def centred_map(paired: PairScatter, group: str, matrix: Float) -> Map:

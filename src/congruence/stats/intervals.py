@@ -59,6 +59,21 @@ def ratio_interval(value: float, draws: Float, units: int, inflation: float = 1.
     return (value / math.exp(half), value * math.exp(half)) if half < MOST_SPREAD else NO_INTERVAL
 
 
+def unit_interval(values: Float, unit: Array, inflation: float = 1.0) -> tuple[float, float]:
+    """The 95 % interval of the mean of values (n,) from 0 to 1: Student's t over units (rows, or clusters of rows).
+
+    `inflation` multiplies the variance; NaN with fewer than two units.
+    """
+    unit = np.unique(unit, return_inverse=True)[1]
+    units, mean = int(unit.max()) + 1, float(values.mean())
+    if units < 2:
+        return NO_INTERVAL
+    deviations = np.bincount(unit, weights=values - mean)
+    variance = inflation * float(np.square(deviations).sum()) * units / (units - 1) / len(values) ** 2
+    half = student_quantile(units - 1, 0.975) * math.sqrt(variance)
+    return max(mean - half, 0.0), min(mean + half, 1.0)
+
+
 def student_quantile(df: float, level: float) -> float:
     """The quantile of Student's t, without the second that importing scipy.stats takes."""
     from scipy.special import stdtrit

@@ -4,10 +4,15 @@ from congruence.translation._options import ApplyOptions as ApplyOptions
 from congruence.translation._options import TranslateOptions as TranslateOptions
 from congruence.translation._translate import translate as translate
 from congruence.translation.certificate import Certificate as Certificate
+from congruence.translation.certificate import Containment as Containment
 from congruence.translation.certificate import CurvePoint as CurvePoint
 from congruence.translation.certificate import Drift as Drift
+from congruence.translation.certificate import NearDuplicates as NearDuplicates
 from congruence.translation.certificate import Probe as Probe
+from congruence.translation.certificate import Relevance as Relevance
+from congruence.translation.certificate import RelevanceTest as RelevanceTest
 from congruence.translation.certificate import Retrieval as Retrieval
+from congruence.translation.certificate import SizePoint as SizePoint
 from congruence.translation.export import export_translator as export_translator
 from congruence.translation.result import ComponentMatch as ComponentMatch
 from congruence.translation.result import ComponentMatching as ComponentMatching

@@ -7,8 +7,8 @@ from typing import Any
 
 from congruence.options import DATA, ReadOptions, option
 
-CANDIDATES = ("rigid", "similarity", "linear")  # what group="auto" chooses from
-GROUPS = ("auto", "identity", "permutation", *CANDIDATES)
+CANDIDATES = ("identity", "rigid", "similarity", "ridge", "ridge_similarity")  # what group="auto" chooses from
+GROUPS = ("auto", *CANDIDATES, "permutation", "linear")
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,15 @@ class TranslateOptions(ReadOptions):
     labels: Any = option(None, "Metadata column of OLD that a linear probe predicts.", panel=DATA)
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    index: Any = option(
+        None,
+        "The old vectors that will be searched (any size, read in blocks); by default the rows of OLD.",
+        panel=DATA,
+    )
+    queries: Any = option(None, "Pair (old, new) of tables of queries, to certify on.", panel=DATA, in_shell=False)
+    qrels: Any = option(
+        None, "Relevance judgements, to certify with nDCG: columns query id, document id, relevance.", panel=DATA
+    )
     group: str = option("auto", f"Kind of map: {', '.join(GROUPS)}.")
     normalize: str | None = option(None, "'cosine' puts rows on the unit sphere before and after.")
     require: float = option(0.9, "Share of true neighbours that translated vectors must find for a go.")
@@ -35,7 +44,9 @@ class TranslateOptions(ReadOptions):
     )
 
 
-NEED_PAIRS = ("labels", "cluster", "group", "require", "folds", "nulls", "bootstrap")
+NEED_PAIRS = (
+    "labels", "cluster", "index", "queries", "qrels", "group", "require", "folds", "nulls", "bootstrap",
+)  # fmt: skip
 NEED_NO_PAIRS = ("components", "splits", "trust", "keep")
 
 

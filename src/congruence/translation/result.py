@@ -66,9 +66,10 @@ class ComponentMatching:
 class TranslationNumbers(TypedDict):
     """The numbers of a translation in JSON.
 
-    Errors (`groups`, `curve`) are shares of the old space's `diameter`. `rows_enough` is the smallest number of paired
-    rows from which on the error stays within 10 % of the last. Unpaired translations have `matching`, paired ones all
-    other optional entries.
+    `groups` holds the held-out scores of every kind of map that was tried: `recall_10` on a sample of the rows, the
+    explained variance `r2`, and the error relative to chance `of_chance`. `rows_enough` is the smallest number of
+    paired rows from which on the recall stays within 0.02 of the last. Unpaired translations have `matching`, paired
+    ones all other optional entries.
     """
 
     group: str
@@ -76,14 +77,16 @@ class TranslationNumbers(TypedDict):
     n_new: int
     d_old: int
     d_new: int
-    diameter: NotRequired[float]
     groups: NotRequired[dict[str, dict[str, Any]]]
     retrieval: NotRequired[dict[str, Any]]
     probe: NotRequired[dict[str, Any] | None]
     curve: NotRequired[list[dict[str, float]]]
     rows_enough: NotRequired[int | None]
-    still_falling: NotRequired[bool]
+    still_rising: NotRequired[bool]
     drift: NotRequired[dict[str, Any]]
+    relevance: NotRequired[dict[str, Any] | None]
+    dependence: NotRequired[dict[str, Any] | None]
+    near_duplicates: NotRequired[dict[str, Any] | None]
     matching: NotRequired[dict[str, Any]]
 
 
@@ -92,9 +95,9 @@ class Translation(Result):
     """A fitted translator, and its quality on held-out rows.
 
     ``result.translator(x)`` translates rows of the new model. A paired translation has a `certificate` and the
-    nearness of every group that was tried (`candidates`, shares of the old `diameter`), and ``result["linear"]`` is the
-    nearness of one group. An unpaired one has a `matching` instead, and ``result[0]`` is the match of the old model's
-    component 0. On a page, the statuses of a paired translation read go, no-go and unsure.
+    nearness of every kind of map that was tried (`candidates`, errors in units of the old vectors), and
+    ``result["ridge"]`` is that of one kind. An unpaired one has a `matching` instead, and ``result[0]`` is the match of
+    the old model's component 0. On a page, the statuses of a paired translation read go, no-go and unsure.
     """
 
     translator: Translator
@@ -104,7 +107,6 @@ class Translation(Result):
     headlines: tuple[str, ...]  # the answer, the evidence, further sentences
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
-    diameter: float = nan
     candidates: Mapping[str, Nearness] = field(default_factory=dict)
     certificate: Certificate | None = None
     matching: ComponentMatching | None = None
@@ -138,16 +140,22 @@ class Translation(Result):
             "d_new": self.translator.d_new,
         }
         if self.certificate is not None:
-            certificate = asdict(self.certificate)
+            certificate = self.certificate
+            recall = certificate.by_group or {}
             numbers |= {
-                "diameter": self.diameter,
-                "groups": {name: near.to_dict() for name, near in self.candidates.items()},
-                "retrieval": certificate["retrieval"],
-                "probe": certificate["probe"],
-                "curve": certificate["curve"],
-                "rows_enough": self.certificate.rows_enough,
-                "still_falling": self.certificate.still_falling,
-                "drift": certificate["drift"],
+                "groups": {
+                    name: {"recall_10": recall.get(name), "r2": vars(near.r2), "of_chance": vars(near.of_chance)}
+                    for name, near in self.candidates.items()
+                },
+                "retrieval": asdict(certificate.retrieval),
+                "relevance": None if certificate.relevance is None else asdict(certificate.relevance),
+                "probe": None if certificate.probe is None else asdict(certificate.probe),
+                "curve": [asdict(point) for point in certificate.curve],
+                "rows_enough": certificate.rows_enough,
+                "still_rising": certificate.still_rising,
+                "drift": asdict(certificate.drift),
+                "dependence": None if certificate.dependence is None else certificate.dependence.to_dict(),
+                "near_duplicates": None if certificate.duplicates is None else asdict(certificate.duplicates),
             }
         if self.matching is not None:
             matching = self.matching
@@ -170,13 +178,20 @@ class Translation(Result):
         for name, recall in (("recall_10", retrieval.recall_10), ("recall_1", retrieval.recall_1)):
             others = (retrieval.before, retrieval.chance) if name == "recall_10" else (nan, nan)
             yield _row(name, recall.mean, recall.low, recall.high, *others)
-        yield _row("itself", retrieval.itself)
-        yield _row("rank_agreement", retrieval.rank_agreement)
+        for point in retrieval.containment:
+            yield _row(f"containment_{point.depth}", point.share.mean, point.share.low, point.share.high)
+        if retrieval.itself is not None:
+            yield _row("itself", retrieval.itself)
+        for size in retrieval.sizes:
+            kind = "extrapolated recall_10" if size.extrapolated else "recall_10"
+            yield _row(f"{kind} of {size.rows}", size.recall, size.low, size.high)
+        if retrieval.full is not None:
+            yield _row("full_re_embedding", retrieval.full.mean, retrieval.full.low, retrieval.full.high)
         if probe is not None:
             yield _row(f"probe {probe.score}", probe.after, nan, nan, probe.before, probe.baseline)
         for name, near in self.candidates.items():
-            held = near.held_out
-            yield _row(f"error {name}", held.mean, held.low, held.high, nan, near.null)
+            yield _row(f"r2 {name}", near.r2.mean, near.r2.low, near.r2.high)
+            yield _row(f"error of chance {name}", near.of_chance.mean, near.of_chance.low, near.of_chance.high)
 
     def document(self) -> Document:
         """Headline, held-out scores, probe, learning curve and groups of maps; or the matched components."""

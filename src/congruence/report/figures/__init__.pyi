@@ -13,6 +13,7 @@ from congruence.report.figures.components import variance_spectrum as variance_s
 from congruence.report.figures.curves import learning_curve as learning_curve
 from congruence.report.figures.curves import match_confidence as match_confidence
 from congruence.report.figures.curves import moved_curve as moved_curve
+from congruence.report.figures.curves import recall_by_size as recall_by_size
 from congruence.report.figures.curves import training_curves as training_curves
 from congruence.report.figures.decoders import block_overlap as block_overlap
 from congruence.report.figures.decoders import latent_graph as latent_graph

@@ -13,7 +13,7 @@ from congruence.report.figures.scales import error_axis, plain_decades, step_axi
 from congruence.report.figures.svg import ABOVE, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
-    from congruence.translation.certificate import CurvePoint
+    from congruence.translation.certificate import CurvePoint, SizePoint
     from congruence.translation.result import ComponentMatching
 
 RANKS = 160  # drawn of a curve of rows
@@ -24,9 +24,11 @@ GROUPS = {
     "rigid": (INK, "^"),
     "similarity": (HELD_OUT, "o"),
     "ridge": (LINEAR, "<"),
+    "ridge_similarity": (LINEAR, ">"),
     "linear": (LINEAR, "v"),
     "ica": (ICA, "P"),
 }
+RECALL_LINE = {"color": HELD_OUT, "marker": "o", "markersize": 7, "linewidth": 2.5, "clip_on": False}
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
 
 
@@ -105,30 +107,62 @@ def _group_line(axes: Any, steps: Sequence[float], errors: Sequence[float], grou
     axes.plot(steps, errors, color=colour, marker=marker, dashes=dashes, label=group, **style)
 
 
-def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> Drawing:
-    """Draw the held-out error of maps fitted on increasing numbers of paired rows, with its range over draws.
+def learning_curve(curve: Sequence[CurvePoint], n: int, require: float) -> Drawing:
+    """Draw the held-out recall@10 of maps fitted on increasing numbers of paired rows, with its range over draws.
 
-    The dashed vertical line is at n, the rows that the translator itself was fitted on; the dotted one is the null.
+    The dashed vertical line is at n, the rows that the translator itself was fitted on; the dotted one is the required
+    recall.
     """
     rows = [point.rows for point in curve]
     mean, low, high = (100 * np.array([getattr(p, name) for p in curve]) for name in ("mean", "low", "high"))
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        error_axis(axes, [*low / 100, *high / 100, null], "error, % of the old diameter")
         axes.set(xscale="log", xlim=(rows[0] / 1.15, 1.15 * n), xlabel="paired rows the map is fitted on (log)")
         axes.fill_between(rows, low, high, color=HELD_OUT, alpha=0.18, linewidth=0)
-        axes.vlines(rows, low, high, color=HELD_OUT, linewidth=2)
-        style = {"color": HELD_OUT, "marker": "o", "markersize": 7, "linewidth": 2.5, "clip_on": False}
-        axes.plot(rows, mean, **style, label="held out, range of draws")
-        if math.isfinite(null):
-            axes.axhline(100 * null, **CHANCE, label="null (chance)")
+        axes.plot(rows, mean, **RECALL_LINE, label="held out, range of draws")
+        _recall_axis(axes, require)
         axes.axvline(n, color=INK, linewidth=1.5, dashes=(5, 2), label=f"all {n} rows")
         plain_decades(axes.xaxis, rows[0], n)
         figure.legend(loc="outside upper left", ncols=3)
 
     summary = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
-    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {summary}")
+    return Drawing(paint, (535, 320), key="learning curve", label=f"Recall@10 against paired rows: {summary}")
+
+
+def recall_by_size(points: Sequence[SizePoint], require: float) -> Drawing:
+    """Draw the recall@10 against the index size, with intervals; extrapolated points are hollow and dashed."""
+    known = [point for point in points if not point.extrapolated]
+    beyond = [known[-1], *(point for point in points if point.extrapolated)]
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for some, style, label in (
+            (known, RECALL_LINE, "measured"),
+            (beyond, RECALL_LINE | {"markerfacecolor": "white", "dashes": (3, 1.6), "zorder": 1}, "extrapolated"),
+        ):
+            if len(some) < 2 and label == "extrapolated":
+                continue
+            sizes = [point.rows for point in some]
+            low, high = ([100 * getattr(point, end) for point in some] for end in ("low", "high"))
+            axes.fill_between(sizes, low, high, color=HELD_OUT, alpha=0.18, linewidth=0)
+            axes.plot(sizes, [100 * point.recall for point in some], **style, label=label)
+        axes.set(xscale="log", xlim=(points[0].rows / 1.3, 1.3 * points[-1].rows), xlabel="vectors in the index (log)")
+        _recall_axis(axes, require)
+        plain_decades(axes.xaxis, points[0].rows, points[-1].rows)
+        figure.legend(loc="outside upper left", ncols=3)
+
+    summary = "; ".join(
+        f"{percent(point.recall)} of {point.rows}{' (extrapolated)' if point.extrapolated else ''}" for point in points
+    )
+    return Drawing(paint, (535, 320), key="recall by size", label=f"Recall@10 against the index size: {summary}")
+
+
+def _recall_axis(axes: Any, require: float) -> None:
+    if math.isfinite(require):
+        axes.axhline(100 * require, **CHANCE, label=f"required, {100 * require:g} %")
+    axes.set(ylim=(0, 103), ylabel="recall@10, %")
+    axes.grid(axis="y")
 
 
 def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
