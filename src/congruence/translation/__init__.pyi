@@ -5,8 +5,7 @@ from congruence.translation.certificate import CurvePoint as CurvePoint
 from congruence.translation.certificate import Drift as Drift
 from congruence.translation.certificate import Probe as Probe
 from congruence.translation.certificate import Retrieval as Retrieval
-from congruence.translation.result import ComponentMatch as ComponentMatch
-from congruence.translation.result import ComponentMatching as ComponentMatching
+from congruence.translation.result import RowMatching as RowMatching
 from congruence.translation.result import Translation as Translation
 from congruence.translation.translator import Translator as Translator
 from congruence.translation.translator import load_translator as load_translator

@@ -26,14 +26,10 @@ class TranslateOptions(ReadOptions):
     bootstrap: int = option(200, "Number of bootstrap draws for the interval; 0 for none.")
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")
-    unpaired: bool = option(False, "Experimental: no common rows; match components by their shapes.")
-    components: int = option(10, "With --unpaired: number of components to match.")
-    splits: int = option(10, "With --unpaired: number of random splits into halves.")
-    trust: float = option(0.9, "With --unpaired: smallest confidence of a trusted component.")
-    keep: str = option(
-        "trusted", "With --unpaired: map the 'trusted' components, with the others at their mean, or 'all'."
-    )
+    unpaired: bool = option(False, "Experimental: no common rows; find the rotation that aligns both tables.")
+    starts: int = option(32, "With --unpaired: number of starts of each search.")
+    splits: int = option(3, "With --unpaired: number of random splits into halves that must agree.")
 
 
 NEED_PAIRS = ("labels", "cluster", "group", "require", "folds", "nulls", "bootstrap")
-NEED_NO_PAIRS = ("components", "splits", "trust", "keep")
+NEED_NO_PAIRS = ("starts", "splits")
