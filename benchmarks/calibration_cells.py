@@ -39,6 +39,7 @@ from calibration_readings import (
     trimmed_share,
 )  # fmt: skip
 from calibration_resolve import resolve
+from calibration_unpaired import unpaired
 
 NOISE = (0.986, 0.9, 0.7, 0.5)  # R2 of an exact similarity plus noise
 TOLERANCE = 0.1  # the share of the variance that may stay unexplained, the default of compare
@@ -264,4 +265,5 @@ SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
     "moved": moved_rows, "coverage": coverage, "layers": layers, "resolve": resolve,
     **calibration_evaluate.SECTIONS, "deconfound": deconfounding, "mechanism": mechanism, "mixture": mixture,
+    "unpaired": unpaired,
 }  # fmt: skip

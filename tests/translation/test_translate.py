@@ -209,7 +209,7 @@ def test_two_trainings_of_a_graph_network(model_pair, data_folder):
         ({"labels": np.full((20, 2), np.nan)}, r"labels has NaN or infinite values \(row 0, 1, 2, 3, 4, ...\)"),
         ({"labels": np.array([["a", "b"]] * 20)}, "labels must be text, numbers or a matrix of numbers; got dtype"),
         ({"labels": np.arange(20).astype("M8[D]")}, "labels must be text, numbers or a matrix .*datetime64"),
-        ({"keep": "all"}, "keep can be used with unpaired only"),
+        ({"starts": 4}, "starts can be used with unpaired only"),
     ],
 )
 def test_wrong_options_are_named(change, message, rng):

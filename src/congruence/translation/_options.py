@@ -22,14 +22,14 @@ class TranslateOptions(ReadOptions):
     normalize: str | None = option(None, "'cosine' puts rows on the unit sphere before and after.")
     require: float = option(0.9, "Share of true neighbours that translated vectors must find for a go.")
     folds: int = option(5, "Number of folds held out in turn.")
-    nulls: int = option(5, "Number of random re-pairings for the null; 0 for none.")
+    nulls: int = option(5, "Number of null fits (random re-pairings; unpaired: of each kind); 0 for none.")
     bootstrap: int = option(200, "Number of bootstrap draws for the interval; 0 for none.")
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")
     unpaired: bool = option(False, "Experimental: no common rows; find the rotation that aligns both tables.")
-    starts: int = option(32, "With --unpaired: number of starts of each search.")
-    splits: int = option(3, "With --unpaired: number of random splits into halves that must agree.")
+    starts: int = option(128, "With --unpaired: number of starts of each search.")
+    splits: int = option(3, "With --unpaired: number of random splits into halves that must agree; 0 for none.")
 
 
-NEED_PAIRS = ("labels", "cluster", "group", "require", "folds", "nulls", "bootstrap")
+NEED_PAIRS = ("labels", "cluster", "group", "require", "folds", "bootstrap")
 NEED_NO_PAIRS = ("starts", "splits")

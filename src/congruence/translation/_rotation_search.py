@@ -19,7 +19,9 @@ from scipy.optimize import quadratic_assignment
 from congruence.arrays import Array, Float
 
 CENTRES, CLUSTERINGS, LLOYD = 20, 12, 10  # centres of a clustering, clusterings of a cloud, iterations of k-means
-NEIGHBOURS, STEPS, POLISHING = 5, 40, 20  # rows that a row is matched with; iterations on the centres and on the rows
+NEIGHBOURS = 5  # rows that a row is matched with
+TRIED, TRIAL, KEPT = 5, 8, 12  # clusterings and iterations to try all starts with, and the number that is kept
+STEPS, POLISHING = 40, 20  # iterations on the centres of all clusterings, and on the rows
 REFLECTED = 8  # leading directions that are reflected in turn, to leave a local minimum and to find rival maps
 DIFFERENT = 0.8  # maps that agree less than this (R²) are different maps
 CONVERGED = 2e-3  # change of a rotation in one step, root mean square over its columns
@@ -44,8 +46,9 @@ def search(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Found:
 
     a, b = (_cluster(rows, CLUSTERINGS, rng) for rows in (x, y))
     q = _start(a, b, starts, rng)
-    a, b = a.flatten(0, 1), b.flatten(0, 1)
-    q = _refine(a, b, q, STEPS)
+    some_a, some_b, a, b = (one.flatten(0, 1) for one in (a[:TRIED], b[:TRIED], a, b))
+    q = _refine(some_a, some_b, q, TRIAL)
+    q = _refine(a, b, q[_residuals(some_a, some_b, q).argsort()[:KEPT]], STEPS)
     first = _residuals(a, b, q)
     signs = torch.ones((min(REFLECTED, x.shape[1]), x.shape[1]), device=x.device)
     signs.fill_diagonal_(-1.0)

@@ -40,7 +40,6 @@ from congruence.translation.translator import Translator
 DIRECTIONS = 64  # principal directions at most
 MATCHED_ROWS = 2000  # of each model: distances are quadratic, so more rows are sampled
 LEAST_ROWS = 100  # of each model: each half must have clusters
-NULLS = 6  # searches for each null
 DESTROY = {"permuted": permute_columns, "rearranged": rearrange}
 
 
@@ -48,12 +47,15 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
     """Map a new model's vectors into the old space although no row was embedded by both; see `translate`."""
     check_choice("normalize", options.normalize, (None, "cosine"))
     check_seed(options.seed)
-    check_integers(1, starts=options.starts, splits=options.splits)
+    check_integers(1, starts=options.starts)
+    check_integers(0, splits=options.splits, nulls=options.nulls)
+    if options.nulls == 1:
+        raise InputError("nulls must be 0 or at least 2 for an unpaired translation; got 1")
     load_torch("unpaired translation")
     tables = read_runs([new, old], ["new", "old"], reading(options))
     device = resolve_device(options.device, *(table.values for table in tables))
     x, y = (_read_rows(table, options.normalize, options.drop_missing) for table in tables)
-    step = Steps(progress, 1 + NULLS * len(DESTROY) + options.splits)
+    step = Steps(progress, 1 + options.nulls * len(DESTROY) + options.splits)
     with full_precision():
         matching, translator = _match_rows(x, y, options, device, step)
     finding, headlines, notes = judge_matching(matching)
@@ -69,6 +71,7 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
             "normalize": options.normalize,
             "starts": options.starts,
             "splits": options.splits,
+            "nulls": options.nulls,
             "seed": options.seed,
             "device": device,
             **recorded(map(describe_file, paths_of(tables))),
@@ -142,7 +145,7 @@ def _match_rows(
     step("searching for a rotation")
     nulls: dict[str, list[float]] = {kind: [] for kind in DESTROY}
     for kind, destroy in DESTROY.items():
-        for _ in range(NULLS):
+        for _ in range(options.nulls):
             destroyed = _on_device(destroy(new.scores, rng), device)
             nulls[kind].append(search(destroyed, target, options.starts, rng).residual)
             step("searching without shared structure")

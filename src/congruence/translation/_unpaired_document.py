@@ -67,8 +67,8 @@ def describe_unpaired(translation: Translation, matching: RowMatching) -> Docume
         sections=sections,
         reading=(
             "No row was embedded by both models. If the rows of both are samples of one population, and one model is "
-            "the other up to a rotation, the shape of the two sets of rows determines the rotation. Four checks test this. "
-            "They cannot show that the populations are the same: only paired rows can confirm the map."
+            "the other up to a rotation, the shape of the two sets of rows determines the rotation. Several checks "
+            "test this. They cannot show that the populations are the same: only paired rows can confirm the map."
         ),
         glossary=GLOSSARY,
         settings={
@@ -117,9 +117,10 @@ def _residuals(matching: RowMatching) -> Table:
         (
             f"{kind} (null)",
             sum(draws) / len(draws),
-            f"{number(min(draws))} to {number(max(draws))} in {len(draws)} searches",
+            f"{number(min(draws))} to {number(max(draws))}, {len(draws)} searches",
         )
         for kind, draws in matching.nulls.items()
+        if draws
     ]
     rows: list[tuple[str, Any, str]] = [
         ("same model", matching.same_model, "distance to the nearest row of the same model"),

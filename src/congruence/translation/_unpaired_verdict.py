@@ -42,7 +42,9 @@ def judge_matching(matching: RowMatching) -> tuple[Finding, tuple[str, ...], tup
 def failed_checks(matching: RowMatching) -> list[str]:
     """One sentence for each check that does not pass."""
     reasons = []
-    if not matching.p <= LEVEL:
+    if not any(matching.nulls.values()):
+        reasons.append("No null was searched (nulls is 0).")
+    elif not matching.p <= LEVEL:
         reasons.append(
             f"The residual, {number(matching.residual)}, is not clearly below that of rows without shared structure, "
             f"{number(matching.null)} (p = {matching.p:.2g}; {LEVEL:g} is required)."
@@ -54,7 +56,9 @@ def failed_checks(matching: RowMatching) -> list[str]:
         )
     if not matching.lead >= LEAD:
         reasons.append("A different map fits as well: the data may be symmetric.")
-    if not matching.mean_agreement >= AGREEMENT:
+    if not matching.agreement:
+        reasons.append("No halves were compared (splits is 0).")
+    elif not matching.mean_agreement >= AGREEMENT:
         reasons.append(
             f"Maps fitted on disjoint halves of the rows disagree (R² {matching.mean_agreement:.2f}; {AGREEMENT:g} is "
             "required)."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import nan, sqrt
+from math import isnan, nan, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
@@ -44,34 +44,38 @@ class RowMatching:
 
     @property
     def null(self) -> float:
-        """The mean residual of the null that comes nearest."""
-        return min(fmean(values) for values in self.nulls.values())
+        """The mean residual of the null that comes nearest; NaN without nulls."""
+        return min(_mean(values) for values in self.nulls.values())
 
     @property
     def p(self) -> float:
         """The larger of the p values against both nulls: one-sided t tests for one new value."""
-        return max(_p_below(self.residual, values) for values in self.nulls.values())
+        return max(_p_below(self.residual, values) if values else nan for values in self.nulls.values())
 
     @property
     def shared(self) -> float:
         """The residual on a scale from 0 (the nearest null) to 1 (two samples of one model)."""
         room = self.null - self.same_model
-        return (self.null - self.residual) / room if room > 0 else 0.0
+        return nan if isnan(room) else (self.null - self.residual) / room if room > 0 else 0.0
 
     @property
     def mean_agreement(self) -> float:
         """The mean R² of the maps of two halves."""
-        return fmean(self.agreement)
+        return _mean(self.agreement)
 
     @property
     def mean_agreement_within(self) -> float:
         """The mean R² of the maps of two halves, within clusters."""
-        return fmean(self.agreement_within)
+        return _mean(self.agreement_within)
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain data."""
         derived = ("null", "p", "shared", "mean_agreement", "mean_agreement_within")
         return asdict(self) | {name: getattr(self, name) for name in derived}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
 
 
 def _p_below(value: float, draws: Sequence[float]) -> float:
@@ -179,7 +183,7 @@ class Translation(Result):
         """One row per held-out score and per group of maps; or, unpaired, per measurement."""
         if self.matching is not None:
             values = self.matching.to_dict()
-            values |= {f"null {kind}": fmean(draws) for kind, draws in values.pop("nulls").items()}
+            values |= {f"null {kind}": _mean(draws) for kind, draws in values.pop("nulls").items()}
             yield from ({"score": name, "value": value} for name, value in values.items() if isinstance(value, float))
         if self.certificate is None:
             return
