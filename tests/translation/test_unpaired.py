@@ -95,7 +95,7 @@ def unrelated(kind, n, rng):
 
 @pytest.mark.parametrize("kind", ["gaussian", "sphere", "simplex", "cube", "destroyed", "other population"])
 def test_rows_that_do_not_determine_a_map_are_unknown(kind, rng, tmp_path):
-    found = translate(*unrelated(kind, 300, rng), **QUICK)
+    found = translate(*unrelated(kind, 200, rng), **QUICK | {"starts": 16})
     assert found.status == "unknown"
     assert "the map from new to old vectors is not determined" in found.verdict
     with pytest.raises(InputError, match="the map is not determined"):
@@ -108,7 +108,7 @@ def test_clusters_in_the_same_places_with_unrelated_rows_inside_are_unknown(rng)
     for _ in range(2):
         member = rng.integers(5, size=400)
         tables.append(np.hstack([centres[member], np.zeros((400, 9))]) + rng.normal(size=(400, 12)))
-    found = translate(tables[0], tables[1] @ rotation(12, rng), **QUICK)
+    found = translate(tables[0], tables[1] @ rotation(12, rng), **QUICK | {"starts": 16})
     assert found.status == "unknown"
 
 
@@ -116,7 +116,7 @@ def evidence(**changes):
     fields = {
         "residual": 0.30,
         "same_model": 0.25,
-        "nulls": {"permuted": (0.50, 0.51, 0.49), "rearranged": (0.45, 0.46, 0.44)},
+        "nulls": {"permuted": (0.5, 0.501, 0.499), "rearranged": (0.45, 0.451, 0.449)},
         "agreement": (0.9, 0.8),
         "agreement_within": (0.8, 0.6),
         "rival": 0.4,
@@ -131,7 +131,7 @@ def evidence(**changes):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"residual": 0.44}, "is not clearly below that of rows without shared structure, 0.45"),
+        ({"residual": 0.449}, "is not clearly below that of rows without shared structure, 0.45"),
         ({"residual": 0.41}, "share little structure: 20.0 %"),
         ({"agreement": (0.9, 0.3)}, "disagree (R² 0.60; 0.7 is required)"),
         ({"agreement_within": (0.5, 0.1)}, "agree on clusters but not within them (R² 0.30"),
@@ -160,7 +160,7 @@ def test_p_is_the_larger_of_both_nulls_and_shared_is_relative_to_the_nearer_one(
     from scipy.stats import t
 
     matching = evidence()
-    assert matching.p == pytest.approx(t.sf(0.15 / (0.01 * np.sqrt(4 / 3)), 2))
+    assert matching.p == pytest.approx(t.sf(0.15 / (0.001 * np.sqrt(4 / 3)), 2))
     assert matching.shared == pytest.approx(0.15 / 0.20)
     assert evidence(nulls={"permuted": (0.5, 0.5)}).p == 0
     assert evidence(nulls={"permuted": (0.3, 0.3)}).p == 1

@@ -86,7 +86,7 @@ def _checks(matching: RowMatching) -> Table:
     alone = math.isinf(matching.lead)
     rows: list[tuple[str, Any, str, bool]] = [
         ("p value of the residual", matching.p, f"at most {LEVEL:g}", matching.p <= LEVEL),
-        ("shared structure", share(matching.shared), f"at least {SHARED:.0%}", matching.shared >= SHARED),
+        ("shared structure", share(matching.shared), f"at least {100 * SHARED:g} %", matching.shared >= SHARED),
         (
             "agreement of halves, R²",
             matching.mean_agreement,

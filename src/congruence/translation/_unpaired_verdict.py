@@ -24,7 +24,6 @@ def judge_matching(matching: RowMatching) -> tuple[Finding, tuple[str, ...], tup
     """
     reasons = tuple(failed_checks(matching))
     status: Status = "unknown" if reasons else "holds"
-    agreed = percent(max(matching.mean_agreement, 0.0))
     if reasons:
         answer = "Without paired rows, the map from new to old vectors is not determined."
         evidence = " ".join(reasons)
@@ -32,8 +31,8 @@ def judge_matching(matching: RowMatching) -> tuple[Finding, tuple[str, ...], tup
         answer = "Without paired rows, one map from new to old vectors stands out."
         evidence = (
             f"Its residual, {number(matching.residual)}, is below that of rows without shared structure, "
-            f"{number(matching.null)} (p = {matching.p:.1g}), and maps fitted on disjoint halves of the rows agree on "
-            f"{agreed} of the variance."
+            f"{number(matching.null)} (p = {matching.p:.1g}), and maps fitted on disjoint halves of the rows agree (R² "
+            f"{matching.mean_agreement:.2f})."
         )
     finding = Finding("matching", CLAIM, status, evidence=evidence, number=matching.residual, null=matching.null)
     return finding, (answer, evidence), (NOTE,)
