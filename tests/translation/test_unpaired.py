@@ -250,6 +250,6 @@ def test_two_trainings_of_one_network_are_aligned_without_pairs(model_pair):
     """Each model sees its own half of the molecules; the paired truth, which the fit does not see, is the judge."""
     old, new = (x.astype(float) for x in model_pair)
     mine, other = np.array_split(np.random.default_rng(0).permutation(len(old)), 2)
-    found = translate(old[mine], new[other], unpaired=True, nulls=3, splits=1)
-    assert found.matching.p < 0.01
+    found = translate(old[mine], new[other], unpaired=True)
+    assert found.status == "holds"
     assert explained(found, old[other], new[other]) > 0.8
