@@ -66,9 +66,6 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     group : {"auto", "rigid", "similarity", "linear", "permutation", "identity"}, default "auto"
         The kind of map. "auto" takes the smallest of rigid, similarity and linear that no larger one clearly beats on
         held-out rows.
-    starts, splits : int, default 128 and 3
-        With `unpaired`: number of starts of each search, and of random splits of the rows into two halves. `nulls` is
-        then the number of searches for each of two nulls.
 
     Returns
     -------
