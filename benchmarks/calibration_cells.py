@@ -40,6 +40,7 @@ from calibration_readings import (
 )  # fmt: skip
 from calibration_resolve import resolve
 from calibration_translate import translating
+from calibration_unpaired import unpaired
 
 NOISE = (0.986, 0.9, 0.7, 0.5)  # R2 of an exact similarity plus noise
 TOLERANCE = 0.1  # the share of the variance that may stay unexplained, the default of compare
@@ -266,4 +267,5 @@ SECTIONS = {
     "moved": moved_rows, "coverage": coverage, "layers": layers, "resolve": resolve,
     **calibration_evaluate.SECTIONS, "deconfound": deconfounding, "mechanism": mechanism, "mixture": mixture,
     "translate": translating,
+    "unpaired": unpaired,
 }  # fmt: skip

@@ -60,6 +60,14 @@ def test_the_benchmark_of_maps_for_translation_runs(tmp_path, run):
     assert all(0 < float(row["recall_10"]) <= 1 for row in rows)
 
 
+def test_the_benchmark_of_unpaired_translation_runs_beside_its_peer(tmp_path, run):
+    run("translate_unpaired.py", "--quick", "--out", tmp_path / "unpaired.csv")
+    with (tmp_path / "unpaired.csv").open() as handle:
+        r2 = {row["method"]: float(row["r2"]) for row in csv.DictReader(handle)}
+    assert r2["congruence, unpaired"] > 0.9
+    assert set(r2) == {"paired rotation", "congruence, unpaired", "mini-vec2vec re-stated"}
+
+
 def test_the_benchmark_of_independent_components_runs(tmp_path, run):
     pytest.importorskip("picard")
     run("ica.py", "--quick", "--out", tmp_path / "ica.csv")

@@ -54,7 +54,8 @@ from congruence.mixture.examination import ExaminedRun, MixtureExamination
 from congruence.report.figures.svg import Drawing
 from congruence.report.html import render_html
 from congruence.result import Finding, conclude
-from congruence.translation._verdict import ANSWERS, judge_matching
+from congruence.translation._unpaired_verdict import judge_matching
+from congruence.translation._verdict import ANSWERS
 from congruence.translation.certificate import (
     Certificate,
     Containment,
@@ -64,7 +65,7 @@ from congruence.translation.certificate import (
     Retrieval,
     SizePoint,
 )
-from congruence.translation.result import ComponentMatch, ComponentMatching, Translation
+from congruence.translation.result import RowMatching, Translation
 from congruence.translation.translator import Translator
 
 VOID = {"meta", "link", "br", "img"}
@@ -254,13 +255,21 @@ def translation_by_hand(status="holds", **changes):
     return Translation(**(fields | changes))
 
 
-def unpaired_by_hand(confidences=(0.99, 0.95, 0.4, -0.2)):
-    """A translation without paired rows; components with a confidence of 0.9 are trusted."""
-    matches = tuple(
-        ComponentMatch(i, i ^ 1, -1.0 if i == 1 else 1.0, 0.05, 0.4, 0.06, confidence, 0.2, True, confidence >= 0.9)
-        for i, confidence in enumerate(confidences)
-    )
-    matching = ComponentMatching(matches, confidence=0.71, chance=0.23)
+def unpaired_by_hand(**changes):
+    """A translation without paired rows that passes every check."""
+    fields = {
+        "residual": 0.345,
+        "same_model": 0.284,
+        "nulls": {"permuted": (0.489, 0.491, 0.487), "rearranged": (0.447, 0.452, 0.441)},
+        "agreement": (0.91, 0.85),
+        "agreement_within": (0.79, 0.74),
+        "rival": 0.404,
+        "lead": 20.6,
+        "rows": 1392,
+        "directions": 64,
+        "explained": 0.99,
+    }
+    matching = RowMatching(**(fields | changes))
     finding, headlines, notes = judge_matching(matching)
     return Translation(
         translator=Translator(Map("linear", np.eye(5), np.zeros(5), np.zeros(5)), None, 5, 4),
@@ -269,7 +278,7 @@ def unpaired_by_hand(confidences=(0.99, 0.95, 0.4, -0.2)):
         finding=finding,
         headlines=headlines,
         notes=notes,
-        settings={"unpaired": True, "components": 4, "trust": 0.9, "keep": "trusted", "seed": 0},
+        settings={"unpaired": True, "starts": 128, "splits": 2, "nulls": 3, "seed": 0},
         matching=matching,
     )
 

@@ -41,7 +41,7 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
 @pytest.fixture(scope="module")
 def folder(report, page_file, make_layers, make_unpaired, make_evaluation):
     """All kinds of pages in one folder."""
-    large = {"unpaired": make_unpaired([0.99, 0.95, 0.4, -0.2] * 3), "layers": make_layers(5, 6)}
+    large = {"unpaired": make_unpaired(), "layers": make_layers(5, 6)}
     large |= {"many codes": make_evaluation(many_shares())}
     for name in PAGES[1:]:
         path = report.with_name(f"{name}.html")

@@ -199,12 +199,23 @@ def test_text_cannot_inject_markup(make_translation, outline, render_figures):
     assert outline(page).text.count(bad) == 5
 
 
-def test_without_paired_rows_every_match_is_listed_and_nothing_is_called_a_go(make_unpaired, render, outline):
+def test_without_paired_rows_every_check_is_listed_and_nothing_is_called_a_go(make_unpaired, render, outline):
     text = " ".join(outline(render(make_unpaired())).text.split())
-    assert "Without paired rows, 2 of 4 components are matched with confidence." in text
-    assert "Can all components be matched? ≈ ambiguous" in text
-    assert "Experimental: no paired row confirms this translation." in text
-    assert "1 −0 0.0500 0.0600 0.400 0.95 20.0 % yes" in text  # the sign is turned
-    assert "3 2 0.0500 0.0600 0.400 −0.20 20.0 % no" in text
+    assert "Without paired rows, one map from new to old vectors stands out." in text
+    assert "Is the map determined without paired rows? ✓ holds" in text
+    assert "Experimental: only paired rows can confirm this map." in text
+    assert "agreement of halves, R² 0.880 at least 0.7 yes" in text
+    assert "lead over the best different map 20.6 standard errors at least 4 yes" in text
+    assert "rearranged (null) 0.447 0.441 to 0.452, 3 searches" in text
     assert "old rows 2000 new rows 1800" in text
     assert not re.search(r"\bgo\b", text)
+
+
+def test_without_nulls_halves_and_rivals_the_page_says_so(make_unpaired, render, outline):
+    bare = make_unpaired(
+        nulls={"permuted": (), "rearranged": ()}, agreement=(), agreement_within=(), rival=math.nan, lead=math.inf
+    )
+    text = " ".join(outline(render(bare)).text.split())
+    assert "No null was searched (nulls is 0). No halves were compared (splits is 0)." in text
+    assert "lead over the best different map no different map at least 4 yes" in text
+    assert "best different map 0" not in text

@@ -253,7 +253,7 @@ def test_more_molecules_never_hurt(group, model_pair):
         ({"labels": np.full((20, 2), np.nan)}, r"labels has NaN or infinite values \(row 0, 1, 2, 3, 4, ...\)"),
         ({"labels": np.array([["a", "b"]] * 20)}, "labels must be text, numbers or a matrix of numbers; got dtype"),
         ({"labels": np.arange(20).astype("M8[D]")}, "labels must be text, numbers or a matrix .*datetime64"),
-        ({"keep": "all"}, "keep can be used with unpaired only"),
+        ({"starts": 4}, "starts can be used with unpaired only"),
         ({"index": np.zeros((5, 3))}, "index must hold old vectors, with 2 columns; got 3 columns"),
         ({"index": np.zeros((1, 2))}, "index must have at least 2 rows; got 1"),
         ({"index": np.full((5, 2), np.nan)}, r"index has NaN or infinite values \(row 0, 1, 2, 3, 4\)"),

@@ -1,150 +1,255 @@
-"""Without paired rows, components are matched by their shapes, and what is not determined is not claimed."""
+"""Without paired rows, a rotation is found where the rows determine it, and nothing is claimed where they do not."""
 
 import json
 
 import numpy as np
 import pytest
-from scipy.stats import ortho_group
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from congruence.errors import InputError
 from congruence.translation import load_translator, translate
-from congruence.translation._unpaired import LEVELS, _match_shapes
+from congruence.translation._rotation_search import agreement, permute_columns, rearrange
+from congruence.translation._unpaired_verdict import failed_checks, judge_matching
+from congruence.translation.result import RowMatching
 
-pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.NotConvergedWarning")
-QUICK = {"splits": 4, "unpaired": True}
-
-
-def distinct(n, rng):
-    """Components with four shapes of their own, none symmetric."""
-    mixture = np.where(rng.random(n) < 0.2, 2.0, -0.5) + 0.1 * rng.normal(size=n)
-    found = np.column_stack([rng.exponential(size=n), rng.beta(0.3, 0.6, size=n), mixture, -rng.gamma(0.15, size=n)])
-    return found / found.std(0)
+torch = pytest.importorskip("torch")
+QUICK = {"unpaired": True, "starts": 64, "splits": 2, "nulls": 4}
+BARE = {"unpaired": True, "starts": 8, "splits": 0, "nulls": 0}
 
 
-def models(sources, seed=0):
-    """Two models of the same rows: the old one mixes the sources, the new one is turned, scaled, moved and wider."""
-    rng = np.random.default_rng(seed)
-    d = sources.shape[1]
-    old = sources @ rng.normal(size=(d, d))
-    new = 2 * np.pad(old, ((0, 0), (0, 1))) @ ortho_group.rvs(d + 1, random_state=seed) + 1
-    return old, new
+def rotation(d, rng):
+    return np.linalg.qr(rng.normal(size=(d, d)))[0]
+
+
+def clusters(n, rng, d=10, count=12, spread=0.35):
+    """Rows of clusters at random places with random weights, elongated along one direction each."""
+    centres = rng.normal(size=(count, d)) * np.linspace(1.5, 0.5, d)
+    shapes = spread * rng.normal(size=(count, d, d)) / np.sqrt(d)
+    member = rng.choice(count, size=n, p=rng.dirichlet(np.full(count, 3.0)))
+    return centres[member] + np.einsum("ni,nij->nj", rng.gamma(1.0, size=(n, d)) - 1, shapes[member])
 
 
 def explained(found, old, new):
-    """The share of the old variance that translated rows explain, by the paired truth that the fit did not see."""
+    """R² of translated rows, by paired rows that the fit did not see."""
     return 1 - np.square(found.translator(new) - old).sum() / np.square(old - old.mean(0)).sum()
 
 
-def test_distinct_shapes_are_recovered_from_disjoint_rows(rng, tmp_path):
-    old, new = models(distinct(6000, rng))
-    found = translate(old[::2], new[1::2], **QUICK)
+@pytest.fixture(scope="module")
+def related():
+    """One population and two models: the new one is turned, scaled, moved, wider and noisy. No row in common."""
+    rng = np.random.default_rng(1)
+    old = clusters(1200, rng)
+    new = 3 * np.pad(old, ((0, 0), (0, 2))) @ rotation(12, rng) + 7 + 0.05 * rng.normal(size=(1200, 12))
+    return old, new, translate(old[::2], new[1::2], **QUICK)
+
+
+def test_a_rotation_is_recovered_from_disjoint_rows(related, tmp_path):
+    old, new, found = related
     assert found.status == "holds"
-    assert found.matching.confidence > 0.95 > 0.5 > found.matching.chance
-    assert min(match.confidence for match in found.matching.matches) > 0.9
-    assert found.matching.covered == pytest.approx(1, abs=0.01)
-    assert explained(found, old, new) > 0.98
-    assert found.verdict.startswith("Without paired rows, all components (4) are matched with confidence.")
-    assert found.document().status_text == ""  # never a go
-    assert found[2] is found.matching.matches[2]
-    assert len(list(found.rows())) == 4
+    assert explained(found, old, new) > 0.95
+    assert found.matching.p < 0.01
+    assert found.matching.same_model < found.matching.residual < found.matching.null
+    assert found.matching.mean_agreement > 0.9
     found.save(tmp_path / "map.safetensors")
     assert np.array_equal(load_translator(tmp_path / "map.safetensors")(new), found.translator(new))
 
 
-@pytest.mark.parametrize("draw", ["exponential", "normal", "laplace"])
-def test_like_gaussian_or_symmetric_shapes_are_unknown(rng, tmp_path, draw):
-    old, new = models(getattr(rng, draw)(size=(3000, 4)))
-    found = translate(old[::2], new[1::2], unpaired=True, splits=8)
+def test_it_is_never_a_go_and_says_that_pairs_are_needed(related):
+    found = related[2]
+    assert found.verdict.startswith("Without paired rows, one map from new to old vectors stands out.")
+    assert found.document().status_text == ""
+    assert found.notes[0].startswith("Experimental: only paired rows can confirm this map.")
+    assert found.finding.basis == "supported"
+
+
+def test_json_and_table_have_every_measurement(related):
+    read = json.loads(related[2].to_json())["numbers"]["matching"]
+    assert set(read["nulls"]) == {"permuted", "rearranged"}
+    assert read["p"] == pytest.approx(related[2].matching.p)
+    rows = {row["score"]: row["value"] for row in related[2].rows()}
+    assert rows["residual"] < rows["null rearranged"]
+    assert list(related[2]) == []
+
+
+def unrelated(kind, n, rng):
+    """Two tables whose rows do not determine a map."""
+    d = 8
+    if kind == "gaussian":
+        x = rng.normal(size=(2 * n, d)) * np.linspace(2, 0.5, d)
+    elif kind == "sphere":
+        x = rng.normal(size=(2 * n, d))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+    elif kind == "simplex":  # every permutation of the clusters is a symmetry
+        x = 3 * np.eye(d)[rng.integers(d, size=2 * n)] + 0.3 * rng.normal(size=(2 * n, d))
+    elif kind == "cube":
+        x = rng.choice([-1.0, 1.0], size=(2 * n, d)) * np.linspace(2, 0.5, d) + 0.2 * rng.normal(size=(2 * n, d))
+    elif kind == "destroyed":
+        x = clusters(2 * n, rng, d)
+        axes = np.linalg.svd(x - x.mean(0), full_matrices=False)[2]
+        return x[:n], permute_columns((x[n:] - x.mean(0)) @ axes.T, rng)
+    else:
+        return clusters(n, rng, d), clusters(n, rng, d)  # other clusters
+    return x[:n], x[n:] @ rotation(d, rng)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "sphere", "simplex", "cube", "destroyed", "other population"])
+def test_rows_that_do_not_determine_a_map_are_unknown(kind, rng, tmp_path):
+    found = translate(*unrelated(kind, 200, rng), **QUICK | {"starts": 16})
     assert found.status == "unknown"
-    assert max(match.confidence for match in found.matching.matches) < 0.7
-    assert "none of 4 components can be matched with confidence" in found.verdict
-    assert np.ptp(found.translator(new), axis=0).max() < 1e-9  # nothing is carried, and every row stays at the mean
-    with pytest.raises(InputError, match="no component is trusted"):
+    assert "the map from new to old vectors is not determined" in found.verdict
+    with pytest.raises(InputError, match="the map is not determined"):
         found.save(tmp_path / "map.safetensors")
-    assert np.ptp(translate(old[::2], new[1::2], unpaired=True, splits=1, keep="all").translator(new)) > 1
 
 
-def test_of_distinct_and_like_components_only_the_distinct_are_carried(rng):
-    sources = np.column_stack([distinct(6000, rng)[:, 1:3], rng.laplace(size=(6000, 2))])
-    old, new = models(sources)
-    found = translate(old[::2], new[1::2], **QUICK)
-    assert (found.status, found.matching.trusted) == ("ambiguous", 2)
-    assert explained(found, old, new) == pytest.approx(found.matching.covered, abs=0.05)
+def test_clusters_in_the_same_places_with_unrelated_rows_inside_are_unknown(rng):
+    centres = 4 * rng.normal(size=(5, 3))
+    tables = []
+    for _ in range(2):
+        member = rng.integers(5, size=400)
+        tables.append(np.hstack([centres[member], np.zeros((400, 9))]) + rng.normal(size=(400, 12)))
+    found = translate(tables[0], tables[1] @ rotation(12, rng), **QUICK | {"starts": 16})
+    assert found.status == "unknown"
 
 
-def test_shapes_that_the_other_model_does_not_have_fail(rng):
-    old, _ = models(distinct(3000, rng))
-    other = np.column_stack(
-        [rng.chisquare(4, 3000), rng.beta(1, 3, 3000), rng.uniform(size=3000) ** 4, rng.normal(size=3000)]
-    )
-    found = translate(old, other @ rng.normal(size=(4, 4)), **QUICK)
-    assert (found.status, found.matching.trusted) == ("fails", 0)
-    assert "The models may be unrelated" in found.verdict
+def evidence(**changes):
+    fields = {
+        "residual": 0.30,
+        "same_model": 0.25,
+        "nulls": {"permuted": (0.5, 0.501, 0.499), "rearranged": (0.45, 0.451, 0.449)},
+        "agreement": (0.9, 0.8),
+        "agreement_within": (0.8, 0.6),
+        "rival": 0.4,
+        "lead": 20.0,
+        "rows": 500,
+        "directions": 10,
+        "explained": 0.99,
+    }
+    return RowMatching(**(fields | changes))
 
 
-def test_rows_of_low_rank_have_as_many_components_as_they_can(rng):
-    old, new = models(distinct(3000, rng)[:, 1:3])
-    found = translate(np.hstack([old, old]), new, **QUICK)
-    assert (found.status, len(found.matching.matches)) == ("holds", 2)
-    assert explained(found, np.hstack([old, old]), new) > 0.98
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"residual": 0.449}, "is not clearly below that of rows without shared structure, 0.45"),
+        ({"residual": 0.41}, "share little structure: 20.0 %"),
+        ({"agreement": (0.9, 0.3)}, "disagree (R² 0.60; 0.7 is required)"),
+        ({"agreement_within": (0.5, 0.1)}, "agree on clusters but not within them (R² 0.30"),
+        ({"lead": 1.0}, "A different map fits as well"),
+        ({"residual": np.nan}, "is not clearly below"),
+        ({"agreement": (np.nan,)}, "disagree"),
+    ],
+)
+def test_each_check_alone_makes_it_unknown_and_is_named(changes, reason):
+    assert judge_matching(evidence())[0].status == "holds"
+    finding, headlines, _ = judge_matching(evidence(**changes))
+    assert finding.status == "unknown"
+    assert reason in headlines[1]
+    assert len(failed_checks(evidence(**changes))) == 1
+
+
+def test_without_nulls_or_halves_nothing_is_claimed(rng):
+    x = clusters(300, rng, 4)
+    found = translate(x[::2], x[1::2], **BARE)
+    assert found.status == "unknown"
+    assert "No null was searched (nulls is 0). No halves were compared (splits is 0)." in found.verdict
+    assert json.loads(found.to_json())["numbers"]["matching"]["p"] is None
+
+
+def test_p_is_the_larger_of_both_nulls_and_shared_is_relative_to_the_nearer_one():
+    from scipy.stats import t
+
+    matching = evidence()
+    assert matching.p == pytest.approx(t.sf(0.15 / (0.001 * np.sqrt(4 / 3)), 2))
+    assert matching.shared == pytest.approx(0.15 / 0.20)
+    assert evidence(nulls={"permuted": (0.5, 0.5)}).p == 0
+    assert evidence(nulls={"permuted": (0.3, 0.3)}).p == 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 20))
+def test_nulls_keep_what_they_promise(seed, d):
+    rng = np.random.default_rng(seed)
+    x = rng.gamma(1.0, size=(60, d)) @ rng.normal(size=(d, d))
+    x = (x - x.mean(0)) @ np.linalg.svd(x - x.mean(0))[2].T  # principal scores
+    np.testing.assert_allclose(np.sort(permute_columns(x, rng), axis=0), np.sort(x, axis=0))
+    turned = rearrange(x, rng)
+    scale = np.square(x).sum()
+    np.testing.assert_allclose(turned.T @ turned / scale, x.T @ x / scale, atol=1e-9)
+
+
+def test_agreement_is_one_for_the_same_map_and_minus_three_for_the_opposite_one(rng):
+    x, q = torch.tensor(rng.normal(size=(50, 4))), torch.tensor(rotation(4, rng))
+    assert agreement(x, q, q) == 1
+    assert agreement(x, q, -q) == pytest.approx(-3)
 
 
 def test_the_same_seed_gives_the_same_result(rng):
-    old, new = models(distinct(800, rng))
-    first, again, other = (translate(old, new, unpaired=True, splits=1, seed=seed).to_json() for seed in (1, 1, 2))
+    old, new = clusters(200, rng, 4), clusters(200, rng, 4)
+    first, again, other = (translate(old, new, seed=seed, **BARE).to_json() for seed in (1, 1, 2))
     assert first == again != other
-    read = json.loads(first)
-    assert read["notes"][0].startswith("Experimental: no paired row confirms this translation.")
-    assert [match["old"] for match in read["numbers"]["matching"]["matches"]] == [0, 1, 2, 3]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20, 1e160])
+def test_the_unit_of_the_data_does_not_matter(scale, rng):
+    x = clusters(240, rng, 4)
+    x[:, 3] = 2.5  # a constant column
+    found = translate(x[::2], scale * x[1::2], **BARE)
+    assert found.matching.directions == 3
+    assert found.matching.residual == pytest.approx(translate(x[::2], x[1::2], **BARE).matching.residual, rel=0.05)
+    assert np.isfinite(found.translator(scale * x)).all()
+
+
+def test_fewer_rows_than_columns_are_allowed(rng):
+    x = clusters(240, rng, 3) @ rng.normal(size=(3, 150))
+    found = translate(x[::2], x[1::2], **BARE)
+    assert found.matching.directions == 3
+    assert found.translator(x).shape == x.shape
 
 
 def test_rows_on_the_sphere_stay_there_and_missing_ones_are_left_out(rng):
-    old, new = models(distinct(600, rng))
+    old, new = clusters(150, rng, 4), clusters(150, rng, 4)
     new[3, 1] = np.nan
     with pytest.raises(InputError, match="new has NaN"):
-        translate(old, new, unpaired=True)
-    found = translate(old, new, unpaired=True, splits=1, normalize="cosine", keep="all", drop_missing=True)
-    assert found.n_new == 599
+        translate(old, new, **BARE)
+    found = translate(old, new, normalize="cosine", drop_missing=True, **BARE)
+    assert found.n_new == 149
     np.testing.assert_allclose(np.linalg.norm(found.translator(new[:3]), axis=1), 1)
-
-
-def test_a_shape_is_matched_up_to_its_sign_one_to_one():
-    falling = -np.log(1 - LEVELS) - 1  # exponential
-    flat = np.sqrt(12) * (LEVELS - 0.5)
-    signs, squares = _match_shapes(np.stack([flat, -falling[::-1]]), np.stack([falling, flat]))
-    np.testing.assert_array_equal(signs, [[0, 1], [-1, 0]])
-    assert squares[1, 0] == 0
-    assert squares[0, 0] > 0.01
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"components": 0}, "components must be an integer of at least 1; got 0"),
+        ({"starts": 0}, "starts must be an integer of at least 1; got 0"),
         ({"splits": 1.5}, "splits must be an integer"),
-        ({"trust": 0}, "trust must be a number above 0 and at most 1; got 0"),
-        ({"trust": "high"}, "trust must be a number above 0 and at most 1; got 'high'"),
-        ({"seed": -1}, "seed must be an integer from 0 to 4294967295; got -1"),
-        ({"keep": "some"}, "keep must be one of 'trusted', 'all'; got 'some'"),
-        ({"normalize": "l1"}, "normalize must be one of None, 'cosine'"),
-        ({"new": np.eye(30, 4)}, "new must have at least 160 rows for two halves of 4 components; got 30"),
-        ({"new": np.zeros((300, 4)), "normalize": "cosine"}, "new has rows that are all zero"),
-        ({"new": np.ones((300, 4))}, "all rows of new are equal"),
-        ({"labels": np.ones(300)}, "labels needs rows that both models embedded"),
-        ({"group": "rigid"}, "group needs rows that both models embedded, so it cannot be used with unpaired"),
-        ({"device": "cuda"}, "device must be 'auto' or 'cpu' for an unpaired translation; got 'cuda'"),
+        ({"nulls": 1}, "nulls must be 0 or at least 2 for an unpaired translation; got 1"),
+        ({"normalize": "sphere"}, "normalize must be"),
+        ({"device": "tpu"}, "device must be"),
+        ({"group": "rigid"}, "group needs rows that both models embedded"),
     ],
 )
-def test_what_cannot_be_matched_is_refused(rng, change, message):
+def test_options_are_checked(change, message, rng):
     with pytest.raises(InputError, match=message):
-        translate(**({"old": rng.normal(size=(300, 4)), "new": rng.normal(size=(300, 4))} | change), unpaired=True)
+        translate(rng.normal(size=(150, 3)), rng.normal(size=(150, 3)), unpaired=True, **change)
 
 
-def test_on_real_models_what_is_trusted_is_true(model_pair):
-    """Two trainings of a graph network, on disjoint molecules; the paired truth, which is not shown, is the judge."""
+@pytest.mark.parametrize(
+    ("old", "message"),
+    [
+        (np.ones((150, 3)), "all rows of old are equal"),
+        (np.eye(3), "old must have at least 100 rows for a translation without pairs; got 3"),
+    ],
+)
+def test_tables_that_cannot_be_matched_are_refused(old, message, rng):
+    with pytest.raises(InputError, match=message):
+        translate(old, rng.normal(size=(150, 3)), unpaired=True)
+
+
+def test_two_trainings_of_one_network_are_aligned_without_pairs(model_pair):
+    """Each model sees its own half of the molecules; the paired truth, which the fit does not see, is the judge."""
     old, new = (x.astype(float) for x in model_pair)
-    order = np.random.default_rng(0).permutation(len(old))
-    found = translate(old[order[1::2]], new[order[::2]], unpaired=True, splits=5)
-    assert found.status in ("ambiguous", "unknown")
-    assert found.matching.confidence > found.matching.chance
-    assert explained(found, old, new) >= 0.5 * found.matching.covered - 0.01
+    mine, other = np.array_split(np.random.default_rng(0).permutation(len(old)), 2)
+    found = translate(old[mine], new[other], unpaired=True)
+    assert found.status == "holds"
+    assert explained(found, old[other], new[other]) > 0.8

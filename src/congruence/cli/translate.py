@@ -59,8 +59,8 @@ def fit(
 
         congruence translate fit old.parquet new.parquet --id doc_id --map upgrade.safetensors
 
-    With --unpaired no row needs to be in both files. That is experimental: it
-    cannot be tested on held-out rows, and reports a confidence instead.
+    With --unpaired no row needs to be in both files. That is experimental: the
+    map cannot be tested on held-out rows, and is never called a go.
     """
     from congruence.translation._translate import translate
 

@@ -14,8 +14,7 @@ from congruence.translation.certificate import RelevanceTest as RelevanceTest
 from congruence.translation.certificate import Retrieval as Retrieval
 from congruence.translation.certificate import SizePoint as SizePoint
 from congruence.translation.export import export_translator as export_translator
-from congruence.translation.result import ComponentMatch as ComponentMatch
-from congruence.translation.result import ComponentMatching as ComponentMatching
+from congruence.translation.result import RowMatching as RowMatching
 from congruence.translation.result import Translation as Translation
 from congruence.translation.translator import Translator as Translator
 from congruence.translation.translator import load_translator as load_translator

@@ -31,23 +31,19 @@ class TranslateOptions(ReadOptions):
     normalize: str | None = option(None, "'cosine' puts rows on the unit sphere before and after.")
     require: float = option(0.9, "Share of true neighbours that translated vectors must find for a go.")
     folds: int = option(5, "Number of folds held out in turn.")
-    nulls: int = option(5, "Number of random re-pairings for the null; 0 for none.")
+    nulls: int = option(5, "Number of null fits (random re-pairings; unpaired: of each kind); 0 for none.")
     bootstrap: int = option(200, "Number of bootstrap draws for the interval; 0 for none.")
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")
-    unpaired: bool = option(False, "Experimental: no common rows; match components by their shapes.")
-    components: int = option(10, "With --unpaired: number of components to match.")
-    splits: int = option(10, "With --unpaired: number of random splits into halves.")
-    trust: float = option(0.9, "With --unpaired: smallest confidence of a trusted component.")
-    keep: str = option(
-        "trusted", "With --unpaired: map the 'trusted' components, with the others at their mean, or 'all'."
-    )
+    unpaired: bool = option(False, "Experimental: no common rows; find the rotation that aligns both tables.")
+    starts: int = option(128, "With --unpaired: number of starts of each search.")
+    splits: int = option(3, "With --unpaired: number of random splits into halves that must agree; 0 for none.")
 
 
 NEED_PAIRS = (
-    "labels", "cluster", "index", "queries", "qrels", "group", "require", "folds", "nulls", "bootstrap",
+    "labels", "cluster", "index", "queries", "qrels", "group", "require", "folds", "bootstrap",
 )  # fmt: skip
-NEED_NO_PAIRS = ("components", "splits", "trust", "keep")
+NEED_NO_PAIRS = ("starts", "splits")
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,10 @@ from congruence.translation.translator import Translator
 def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progress | None = None) -> Translation:
     """Fit the map from a new model's vectors to the old model's, and test it on held-out rows.
 
-    With ``unpaired=True`` no row needs to be embedded by both models. That is experimental: each model is unmixed on
-    its own, and components are matched by the shapes of their distributions. The rows of both models must be drawn
-    from the same population, the models must be linear images of the same independent components (up to noise), and
-    these must differ in shape. Without paired rows, none of this can be checked.
+    With ``unpaired=True`` no row needs to be embedded by both models. That is experimental: the map is the rotation and
+    scale that bring the two sets of rows closest together. The rows of both models must be samples of one population.
+    The map is compared with searches on rows without shared structure and with maps of halves of the rows; only paired
+    rows can confirm it.
 
     Parameters
     ----------
@@ -64,9 +64,6 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         on the queries.
     qrels : data frame, table or path, optional
         Relevance judgements, with the columns query id, document id and relevance in this order. They need ids.
-    components : int, default 10
-        With `unpaired`: number of principal directions of each model to unmix (fewer where a model is narrower). Only
-        few can be distinguished by their shapes, so more is seldom better.
 
     Returns
     -------

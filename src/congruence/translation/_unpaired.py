@@ -1,9 +1,8 @@
-"""Translation without a row that both models embedded. Experimental.
+"""Translation without a row that both models embedded: find the rotation, and say whether it is determined.
 
-Each model is unmixed on its own, and its components, of unit variance, are matched by their quantile functions: their
-distance is Wasserstein's of order 2, up to the sign, which independent components leave open. That can only work where
-components differ in shape: not where they are Gaussian, alike or, for the sign, symmetric. Everything is therefore
-repeated on halves of the rows, and a component on which two halves do not agree is not trusted.
+Both tables are reduced to their principal directions and brought to the same size; `_rotation_search` finds the
+rotation. No held-out pair can test it. Instead the same search runs on rows without shared structure (two nulls), and
+on disjoint halves of the rows.
 """
 
 from __future__ import annotations
@@ -13,62 +12,55 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, as_matrix, finite_rows, to_numpy
-from congruence.checks import check_choice, check_integers, check_number, check_seed
+from congruence.arrays import Array, Float, as_matrix, finite_rows, resolve_device, to_numpy, to_tensor
+from congruence.checks import check_choice, check_integers, check_seed
 from congruence.errors import InputError
 from congruence.files import describe_file
-from congruence.ica.components import Unmixing, independent_components
 from congruence.maps.groups import Map
 from congruence.options import reading
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
-from congruence.stats.matching import match
+from congruence.rows.devices import full_precision, load_torch
 from congruence.tables import Table
 from congruence.tables.inputs import paths_of, read_runs
 from congruence.translation._options import TranslateOptions
-from congruence.translation._verdict import judge_matching
-from congruence.translation.result import ComponentMatch, ComponentMatching, Translation
+from congruence.translation._rotation_search import (
+    Found,
+    agreement,
+    nearest_within,
+    permute_columns,
+    rearrange,
+    search,
+    within_clusters,
+)
+from congruence.translation._unpaired_verdict import judge_matching
+from congruence.translation.result import RowMatching, Translation
 from congruence.translation.translator import Translator
 
-LEVELS = (np.arange(200) + 0.5) / 200  # of the quantile functions
-ROWS_PER_COMPONENT = 20  # in every half, so that it can be unmixed
-NULLS = 200
-FITS = 2.25  # times the sampling error: shapes that differ by more are not those of one component
+DIRECTIONS = 64  # principal directions at most
+MATCHED_ROWS = 2000  # of each model: distances are quadratic, so more rows are sampled
+LEAST_ROWS = 100  # of each model: each half must have clusters
+DESTROY = {"permuted": permute_columns, "rearranged": rearrange}
 
 
 def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: Progress | None) -> Translation:
     """Map a new model's vectors into the old space although no row was embedded by both; see `translate`."""
     check_choice("normalize", options.normalize, (None, "cosine"))
     check_seed(options.seed)
-    check_integers(1, components=options.components, splits=options.splits)
-    check_number("trust", options.trust, 0, 1, open_low=True)
-    check_choice("keep", options.keep, ("trusted", "all"))
-    if options.device not in ("auto", "cpu"):
-        raise InputError(f"device must be 'auto' or 'cpu' for an unpaired translation; got {options.device!r}")
-    normalize, seed = options.normalize, options.seed
+    check_integers(1, starts=options.starts)
+    check_integers(0, splits=options.splits, nulls=options.nulls)
+    if options.nulls == 1:
+        raise InputError("nulls must be 0 or at least 2 for an unpaired translation; got 1")
+    load_torch("unpaired translation")
     tables = read_runs([new, old], ["new", "old"], reading(options))
-    x, y = (_read_rows(table, normalize, options.drop_missing) for table in tables)
-    k = min(options.components, x.shape[1], y.shape[1])
-    _check_rows(x, y, k)
-    rng = np.random.default_rng(seed)
-    step = Steps(progress, 1 + options.splits)
-    whole = _fit(x, y, k, seed)
-    step("matching")
-    covariance = np.cov(x, rowvar=False, ddof=0).reshape(x.shape[1], -1)
-    halves = []
-    for _ in range(options.splits):
-        halves.append(_compare_halves(whole, x, y, covariance, rng))
-        step("matching halves")
-    matches = _judge_components(whole, halves, options.trust, y)
-    kept = np.array([match.trusted or options.keep == "all" for match in matches])
-    matching = ComponentMatching(
-        matches=tuple(matches),
-        confidence=float(np.mean([half.overall for half in halves])),
-        chance=float(np.quantile(np.mean([half.nulls for half in halves], axis=0), 0.95)),
-    )
+    device = resolve_device(options.device, *(table.values for table in tables))
+    x, y = (_read_rows(table, options.normalize, options.drop_missing) for table in tables)
+    step = Steps(progress, 1 + options.nulls * len(DESTROY) + options.splits)
+    with full_precision():
+        matching, translator = _match_rows(x, y, options, device, step)
     finding, headlines, notes = judge_matching(matching)
     return Translation(
-        translator=whole.translator(kept, normalize),
+        translator=translator,
         n_old=len(y),
         n_new=len(x),
         finding=finding,
@@ -76,13 +68,12 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
         notes=(*notes, *(note for table in tables for note in table.notes)),
         settings={
             "unpaired": True,
-            "components": len(matches),
-            "normalize": normalize,
+            "normalize": options.normalize,
+            "starts": options.starts,
             "splits": options.splits,
-            "trust": options.trust,
-            "keep": options.keep,
-            "seed": seed,
-            "device": "cpu",
+            "nulls": options.nulls,
+            "seed": options.seed,
+            "device": device,
             **recorded(map(describe_file, paths_of(tables))),
         },
         matching=matching,
@@ -94,6 +85,12 @@ def _read_rows(table: Table, normalize: str | None, drop_missing: bool) -> Float
     name = table.name
     rows = to_numpy(as_matrix(table.values, name, finite=not drop_missing)).astype(np.float64)
     rows = rows[finite_rows(rows)] if drop_missing else rows
+    if len(rows) < LEAST_ROWS:
+        raise InputError(
+            f"{name} must have at least {LEAST_ROWS} rows for a translation without pairs; got {len(rows)}"
+        )
+    if not np.ptp(rows, axis=0).any():
+        raise InputError(f"all rows of {name} are equal, so there is nothing to match")
     if normalize is None:
         return np.asarray(rows)
     length = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -102,143 +99,94 @@ def _read_rows(table: Table, normalize: str | None, drop_missing: bool) -> Float
     return np.asarray(rows / length)
 
 
-def _check_rows(x: Float, y: Float, k: int) -> None:
-    least = 2 * ROWS_PER_COMPONENT * k
-    for name, rows in (("new", x), ("old", y)):
-        if len(rows) and not np.ptp(rows, axis=0).any():
-            raise InputError(f"all rows of {name} are equal, so there are no components to match")
-        if len(rows) < least:
-            raise InputError(
-                f"{name} must have at least {least} rows for two halves of {k} components; got {len(rows)}: "
-                "use more rows or fewer components"
-            )
-
-
 @dataclass(frozen=True, eq=False)
-class _ComponentFit:
-    """Both models unmixed, and their components matched.
+class _Cloud:
+    """The principal scores of one model's rows, divided by `size` so that their mean square length is 1."""
 
-    `signs` has one entry of 1 or -1 in the row and column of every match; `squares` are the squared distances of all
-    pairs of quantile functions, for the better sign.
-    """
+    mean: Float  # (d,)
+    axes: Float  # (d, p), orthonormal columns
+    size: float
+    scores: Float  # (m, p), of the rows that are matched
+    explained: float  # share of the variance along the axes
 
-    new: Unmixing
-    old: Unmixing
-    signs: Float  # (k, k)
-    squares: Float  # (k, k)
-
-    def translator(self, kept: Array, normalize: str | None) -> Translator:
-        """The map W^T P A^T of centred rows along the old components that are `kept`, shape (k,)."""
-        matrix = self.new.unmixing.T @ np.where(kept, self.signs, 0.0) @ self.old.mixing.T
-        d_new, d_old = matrix.shape
-        width = max(d_new, d_old)
-        square = np.zeros((width, width))
-        square[:d_new, :d_old] = matrix
-        means = [np.pad(one.mean, (0, width - len(one.mean))) for one in (self.new, self.old)]
-        return Translator(Map("linear", square, *means), normalize, d_new, d_old)
-
-
-def _fit(x: Float, y: Float, k: int, seed: int) -> _ComponentFit:
-    new, old = (
-        independent_components(rows, n_components=k, starts=1, check=False, seed=seed).unmixing for rows in (x, y)
-    )
-    if new.k != old.k:  # rows of low rank have fewer components
-        return _fit(x, y, min(new.k, old.k), seed)
-    return _ComponentFit(new, old, *_match_shapes(_quantile_functions(x, new), _quantile_functions(y, old)))
-
-
-def _match_shapes(new: Float, old: Float) -> tuple[Float, Float]:
-    """Match quantile functions (k, levels) one to one by least squares: `signs` and `squares` of `_ComponentFit`."""
-    mirrored = -old[:, ::-1]  # of the components with the other sign
-    same, flipped = (np.square(new[:, None] - one[None]).mean(2) for one in (old, mirrored))
-    squares = np.minimum(same, flipped)
-    rows, columns = match(-squares)
-    signs = np.zeros(squares.shape)
-    signs[rows, columns] = np.where(same <= flipped, 1.0, -1.0)[rows, columns]
-    return signs, squares
-
-
-def _quantile_functions(rows: Float, model: Unmixing) -> Float:
-    """The quantile functions of the components of `rows` (n, d), each of mean 0 and mean square 1, shape (k, levels).
-
-    The levels leave out the most extreme rows, which in heavy tails would dominate the variance.
-    """
-    shapes = np.quantile((rows - model.mean) @ model.unmixing.T, LEVELS, axis=0).T
-    shapes -= shapes.mean(1, keepdims=True)
-    size = np.sqrt(np.square(shapes).mean(1, keepdims=True))
-    return np.asarray(shapes / np.where(size > 0, size, 1.0))
-
-
-@dataclass(frozen=True, eq=False)
-class _HalfAgreement:
-    """The correlation of the maps of two halves, over all dimensions and along each old component, and by chance."""
-
-    overall: float
-    each: Float  # (k,)
-    nulls: Float  # (NULLS,) overall, for random matches
-    sampling: Float  # (k_new, k_old) squared distance of shapes that is expected from sampling
-
-
-def _compare_halves(
-    whole: _ComponentFit, x: Float, y: Float, covariance: Float, rng: np.random.Generator
-) -> _HalfAgreement:
-    """Repeat the fit on two halves of the rows, and correlate the images of the new rows under both maps."""
-    orders = [rng.permutation(len(rows)) for rows in (x, y)]
-    parts = [(np.sort(o[: len(o) // 2]), np.sort(o[len(o) // 2 :])) for o in orders]
-    seeds = rng.integers(2**31, size=2)  # different starts, so that a dependence on them shows as disagreement
-    fits = [_fit(x[a], y[b], whole.new.k, int(seed)) for a, b, seed in zip(*parts, seeds, strict=True)]
-    # Both maps have the form W^T P A^T: all but the signs P enters through small products.
-    between = [[a.new.unmixing @ covariance @ b.new.unmixing.T for b in fits] for a in fits]
-    lengths = [[a.old.mixing.T @ b.old.mixing for b in fits] for a in fits]
-    onto = [whole.old.unmixing @ fit.old.mixing for fit in fits]
-
-    def correlations(signs: list[Float]) -> tuple[float, Float]:
-        """The correlation of both maps over all old dimensions, and along each old component, (k,)."""
-        mapped = {(a, b): signs[a].T @ between[a][b] @ signs[b] for a, b in ((0, 1), (0, 0), (1, 1))}
-        overall = [np.sum(mapped[a, b] * lengths[a][b]) for a, b in mapped]
-        along = [np.einsum("ij,jk,ik->i", onto[a], mapped[a, b], onto[b]) for a, b in mapped]
-        return float(_ratio(*overall)), np.asarray(_ratio(*along))
-
-    overall, each = correlations([fit.signs for fit in fits])
-    nulls = [correlations([_random_signs(fit.new.k, rng) for fit in fits])[0] for _ in range(NULLS)]
-    open_x, open_y = (
-        np.square(np.subtract(*(_quantile_functions(rows[half], model) for half in split))).mean(1)
-        for rows, split, model in ((x, parts[0], whole.new), (y, parts[1], whole.old))
-    )
-    # Each half has half of the rows, and both vary: four times the sampling variance of a shape.
-    return _HalfAgreement(overall, each, np.array(nulls), (open_x[:, None] + open_y[None]) / 4)
-
-
-def _random_signs(k: int, rng: np.random.Generator) -> Float:
-    return np.asarray(np.eye(k)[rng.permutation(k)] * rng.choice([-1.0, 1.0], size=k))
-
-
-def _ratio(cross: Any, a: Any, b: Any) -> Any:
-    size = np.sqrt(np.maximum(a, 0) * np.maximum(b, 0))
-    return np.where(size > 0, cross / np.where(size > 0, size, 1.0), 0.0)
-
-
-def _judge_components(
-    whole: _ComponentFit, halves: list[_HalfAgreement], trust: float, y: Float
-) -> list[ComponentMatch]:
-    confidence = np.mean([half.each for half in halves], axis=0)
-    sampling = np.sqrt(np.mean([half.sampling for half in halves], axis=0))
-    shares = np.square(whole.old.mixing).sum(0) / y.var(0).sum()
-    distances, partners = np.sqrt(whole.squares), np.abs(whole.signs).argmax(0)
-    fits = [bool(distances[i, j] <= FITS * sampling[i, j]) for j, i in enumerate(partners)]
-    alike = np.mean(fits) >= 0.5  # otherwise the models have different components, and some match by chance
-    return [
-        ComponentMatch(
-            old=j,
-            new=int(i),
-            sign=float(whole.signs[i, j]),
-            distance=float(distances[i, j]),
-            next_best=float(np.delete(distances[:, j], i).min(initial=np.inf)),
-            sampling=float(sampling[i, j]),
-            confidence=float(confidence[j]),
-            share=float(shares[j]),
-            fits=fits[j],
-            trusted=bool(fits[j] and alike and confidence[j] >= trust),
+    def narrowed(self, p: int) -> _Cloud:
+        """The same rows along the first p axes."""
+        length = np.sqrt(np.square(self.scores[:, :p]).sum(1).mean())
+        share = float(np.square(self.scores[:, :p]).sum() / np.square(self.scores).sum())
+        return _Cloud(
+            self.mean, self.axes[:, :p], self.size * length, self.scores[:, :p] / length, self.explained * share
         )
-        for j, i in enumerate(partners)
-    ]
+
+
+def _cloud(rows: Float, matched: Array) -> _Cloud:
+    unit = np.abs(rows).max()  # squares of large numbers must not overflow
+    scaled = rows / unit
+    mean = scaled.mean(0)
+    centred = scaled - mean
+    _, singular, axes = np.linalg.svd(centred if len(rows) <= rows.shape[1] else np.linalg.qr(centred, mode="r"))
+    rank = int((singular > singular[0] * max(rows.shape) * np.finfo(np.float64).eps).sum())
+    p = min(rank, DIRECTIONS)
+    scores = centred[matched] @ axes[:p].T
+    size = float(np.sqrt(np.square(scores).sum(1).mean()))
+    share = float(np.square(singular[:p]).sum() / np.square(singular).sum())
+    return _Cloud(mean * unit, axes[:p].T, size * unit, scores / size, share)
+
+
+def _match_rows(
+    x: Float, y: Float, options: TranslateOptions, device: str, step: Steps
+) -> tuple[RowMatching, Translator]:
+    rng = np.random.default_rng(options.seed)
+    m = min(len(x), len(y), MATCHED_ROWS)  # as many of both, since distances to the nearest depend on the number
+    new, old = (_cloud(rows, np.sort(rng.permutation(len(rows))[:m])) for rows in (x, y))
+    p = min(new.axes.shape[1], old.axes.shape[1])
+    new, old = new.narrowed(p), old.narrowed(p)
+    source, target = (_on_device(cloud.scores, device) for cloud in (new, old))
+    found = search(source, target, options.starts, rng)
+    step("searching for a rotation")
+    nulls: dict[str, list[float]] = {kind: [] for kind in DESTROY}
+    for kind, destroy in DESTROY.items():
+        for _ in range(options.nulls):
+            destroyed = _on_device(destroy(new.scores, rng), device)
+            nulls[kind].append(search(destroyed, target, options.starts, rng).residual)
+            step("searching without shared structure")
+    halves = []
+    local = within_clusters(source, rng)
+    for _ in range(options.splits):
+        a, b = _fit_halves(source, target, options.starts, rng)
+        halves.append((agreement(source, a, b), agreement(local, a, b)))
+        step("searching on halves")
+    matching = RowMatching(
+        residual=found.residual,
+        same_model=(nearest_within(source) + nearest_within(target)) / 2,
+        nulls={kind: tuple(values) for kind, values in nulls.items()},
+        agreement=tuple(overall for overall, _ in halves),
+        agreement_within=tuple(within for _, within in halves),
+        rival=found.rival,
+        lead=found.lead,
+        rows=m,
+        directions=p,
+        explained=min(new.explained, old.explained),
+    )
+    return matching, _translator(new, old, found, options.normalize)
+
+
+def _on_device(scores: Float, device: str) -> Any:
+    return to_tensor(scores.astype(np.float32), device)
+
+
+def _fit_halves(x: Any, y: Any, starts: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """The rotations of two searches on disjoint halves of both clouds."""
+    halves = [np.array_split(rng.permutation(len(rows)), 2) for rows in (x, y)]
+    first, second = (search(x[i], y[j], starts, rng).rotation for i, j in zip(*halves, strict=True))
+    return first, second
+
+
+def _translator(new: _Cloud, old: _Cloud, found: Found, normalize: str | None) -> Translator:
+    rotation = to_numpy(found.rotation).astype(np.float64)
+    matrix = old.size / new.size * (new.axes @ rotation @ old.axes.T)  # (d_new, d_old)
+    d_new, d_old = matrix.shape
+    width = max(d_new, d_old)
+    square = np.zeros((width, width))
+    square[:d_new, :d_old] = matrix
+    means = [np.pad(cloud.mean, (0, width - len(cloud.mean))) for cloud in (new, old)]
+    return Translator(Map("linear", square, *means), normalize, d_new, d_old)

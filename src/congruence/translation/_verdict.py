@@ -11,7 +11,6 @@ from congruence.maps.nearness import Nearness
 from congruence.result import Finding, Status
 from congruence.translation._options import TranslateOptions
 from congruence.translation.certificate import Certificate, Retrieval
-from congruence.translation.result import ComponentMatching
 
 BY_CHANCE = 0.1  # if random vectors find more than this share of the neighbours, recall is too little evidence for a go
 ANSWERS: dict[Status, str] = {
@@ -133,42 +132,3 @@ def dependence_note(certificate: Certificate) -> str:
         f"The error rises from {percent(found.scattered)} to {percent(value)} of chance where {together} are left out "
         "together. Give rows that belong together a label as cluster (--cluster)."
     )
-
-
-def judge_matching(matching: ComponentMatching) -> Verdict:
-    """Decide whether the components of two models can be matched without paired rows.
-
-    The claim holds if all components are trusted and is ambiguous if some are. If none is, it fails where most shapes
-    of one model do not occur in the other, and is unknown where they do but several fit equally well.
-    """
-    k, trusted = len(matching.matches), matching.trusted
-    unlike = sum(not match.fits for match in matching.matches)
-    evidence = f"The matched components hold {percent(matching.covered)} of the variance of the old vectors."
-    status: Status
-    if trusted == k:
-        status, answer = "holds", f"Without paired rows, all components ({k}) are matched with confidence."
-    elif trusted:
-        status, answer = "ambiguous", f"Without paired rows, {trusted} of {k} components are matched with confidence."
-    elif 2 * unlike <= k:
-        status, answer = "unknown", f"Without paired rows, none of {k} components can be matched with confidence."
-        evidence = (
-            "Components whose distributions are alike, symmetric or Gaussian cannot be distinguished, nor can shapes "
-            "estimated from few rows."
-        )
-    else:
-        status = "fails"
-        answer = f"{unlike} of {k} components of the old model have no counterpart of the same shape in the new one."
-        evidence = "The models may be unrelated, or their rows may come from different populations."
-    finding = Finding(
-        "matching",
-        "All components of the old model can be matched by their shapes.",
-        status,
-        evidence=f"{trusted} of {k} components are trusted. {evidence}" if trusted else evidence,
-        number=matching.confidence,
-        null=matching.chance,
-    )
-    note = (
-        "Experimental: no paired row confirms this translation. Check it on rows that both models embedded "
-        "(congruence translate fit) before relying on it."
-    )
-    return finding, (answer, evidence), (note,)

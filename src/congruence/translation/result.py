@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import nan
+from math import isnan, nan, sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from congruence.errors import InputError
@@ -18,49 +19,74 @@ if TYPE_CHECKING:
     from congruence.document import Document
 
 
-@dataclass(frozen=True)
-class ComponentMatch:
-    """A component of the old model and the component of the new model whose distribution has the same shape.
-
-    Distances are Wasserstein distances of order 2 between components of unit variance: 0 is the same shape.
-    `sampling` is the distance expected from the number of rows. `confidence`, at most 1, is the correlation of the
-    values of this component under the maps of two halves of the rows, averaged over splits: about 0 where they match
-    at random, below 0 where they disagree about the sign.
-    """
-
-    old: int
-    new: int
-    sign: float
-    distance: float
-    next_best: float  # distance to the nearest other component of the new model
-    sampling: float
-    confidence: float
-    share: float  # of the old model's variance
-    fits: bool  # whether the distance is no larger than sampling explains
-    trusted: bool
-
-
 @dataclass(frozen=True, eq=False)
-class ComponentMatching:
-    """The components of two models, matched by their shapes without paired rows.
+class RowMatching:
+    """The evidence for a map that was fitted without paired rows.
 
-    `confidence`, at most 1, is the correlation of the maps of two halves of the rows over all dimensions, averaged over
-    splits; `chance` is its 95 % quantile for random matches.
+    Distances are in units of the root mean square distance of old rows from their mean. `residual` is the mean distance
+    of a mapped row to the nearest row of the other model, averaged over both directions; `same_model` is that distance
+    within each model, the least that a perfect map would leave. `nulls` are residuals of the same search on new rows
+    without shared structure: "permuted" (principal scores permuted column by column) and "rearranged" (whitened scores
+    rotated at random: clusters stay, their arrangement does not). `agreement` is the R² of the maps of two halves of
+    the rows, one entry per split, and `agreement_within` the same for deviations from the mean of a row's cluster.
     """
 
-    matches: tuple[ComponentMatch, ...]
-    confidence: float
-    chance: float
+    residual: float
+    same_model: float
+    nulls: Mapping[str, tuple[float, ...]]
+    agreement: tuple[float, ...]
+    agreement_within: tuple[float, ...]
+    rival: float  # residual of the best different map; NaN if every start found the same
+    lead: float  # of the map over that one, in standard errors; infinite if every start found the same
+    rows: int  # of each model, in the search
+    directions: int  # principal directions that are mapped
+    explained: float  # share of the variance along them, of the model with the smaller share
 
     @property
-    def trusted(self) -> int:
-        """The number of trusted components."""
-        return sum(match.trusted for match in self.matches)
+    def null(self) -> float:
+        """The mean residual of the null that comes nearest; NaN without nulls."""
+        return min(_mean(values) for values in self.nulls.values())
 
     @property
-    def covered(self) -> float:
-        """The share of the old model's variance in trusted components, from 0 to 1."""
-        return float(sum(match.share for match in self.matches if match.trusted))
+    def p(self) -> float:
+        """The larger of the p values against both nulls: one-sided t tests for one new value."""
+        return max(_p_below(self.residual, values) if values else nan for values in self.nulls.values())
+
+    @property
+    def shared(self) -> float:
+        """The residual on a scale from 0 (the nearest null) to 1 (two samples of one model)."""
+        room = self.null - self.same_model
+        return nan if isnan(room) else (self.null - self.residual) / room if room > 0 else 0.0
+
+    @property
+    def mean_agreement(self) -> float:
+        """The mean R² of the maps of two halves."""
+        return _mean(self.agreement)
+
+    @property
+    def mean_agreement_within(self) -> float:
+        """The mean R² of the maps of two halves, within clusters."""
+        return _mean(self.agreement_within)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers as plain data."""
+        derived = ("null", "p", "shared", "mean_agreement", "mean_agreement_within")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
+
+
+def _p_below(value: float, draws: Sequence[float]) -> float:
+    """The p value of a new value that lies below the draws of a normal distribution, one-sided."""
+    from scipy.stats import t
+
+    spread = stdev(draws) * sqrt(1 + 1 / len(draws))
+    gap = fmean(draws) - value
+    if spread == 0:
+        return float(gap <= 0)
+    return float(t.sf(gap / spread, len(draws) - 1))
 
 
 class TranslationNumbers(TypedDict):
@@ -96,8 +122,8 @@ class Translation(Result):
 
     ``result.translator(x)`` translates rows of the new model. A paired translation has a `certificate` and the
     nearness of every kind of map that was tried (`candidates`, errors in units of the old vectors), and
-    ``result["ridge"]`` is that of one kind. An unpaired one has a `matching` instead, and ``result[0]`` is the match of
-    the old model's component 0. On a page, the statuses of a paired translation read go, no-go and unsure.
+    ``result["ridge"]`` is that of one kind. An unpaired one has a `matching` instead. On a page, the statuses of a
+    paired translation read go, no-go and unsure.
     """
 
     translator: Translator
@@ -109,7 +135,7 @@ class Translation(Result):
     settings: Mapping[str, Any]
     candidates: Mapping[str, Nearness] = field(default_factory=dict)
     certificate: Certificate | None = None
-    matching: ComponentMatching | None = None
+    matching: RowMatching | None = None
 
     @property
     def group(self) -> str:
@@ -123,12 +149,12 @@ class Translation(Result):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """One finding: translated vectors find enough neighbours; or, unpaired, all components are matched."""
+        """One finding: translated vectors find enough neighbours; or, unpaired, the rows determine the map."""
         return (self.finding,)
 
     def parts(self) -> dict[Any, Any]:
-        """The nearness of each group that was fitted; of an unpaired translation, the match of each old component."""
-        return dict(self.candidates) if self.matching is None else {match.old: match for match in self.matching.matches}
+        """The nearness of each group that was fitted; an unpaired translation has none."""
+        return dict(self.candidates)
 
     def numbers(self) -> TranslationNumbers:
         """The certificate, or the matching, as plain data."""
@@ -158,20 +184,15 @@ class Translation(Result):
                 "near_duplicates": None if certificate.duplicates is None else asdict(certificate.duplicates),
             }
         if self.matching is not None:
-            matching = self.matching
-            numbers["matching"] = {
-                "confidence": matching.confidence,
-                "chance": matching.chance,
-                "trusted": matching.trusted,
-                "covered": matching.covered,
-                "matches": [asdict(match) for match in matching.matches],
-            }
+            numbers["matching"] = self.matching.to_dict()
         return numbers
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One row per held-out score and per group of maps; or, unpaired, per component of the old model."""
+        """One row per held-out score and per group of maps; or, unpaired, per measurement."""
         if self.matching is not None:
-            yield from (asdict(match) for match in self.matching.matches)
+            values = self.matching.to_dict()
+            values |= {f"null {kind}": _mean(draws) for kind, draws in values.pop("nulls").items()}
+            yield from ({"score": name, "value": value} for name, value in values.items() if isinstance(value, float))
         if self.certificate is None:
             return
         retrieval, probe = self.certificate.retrieval, self.certificate.probe
@@ -194,15 +215,19 @@ class Translation(Result):
             yield _row(f"error of chance {name}", near.of_chance.mean, near.of_chance.low, near.of_chance.high)
 
     def document(self) -> Document:
-        """Headline, held-out scores, probe, learning curve and groups of maps; or the matched components."""
-        from congruence.translation._document import describe
+        """Headline, held-out scores, probe, learning curve and groups of maps; or the evidence without pairs."""
+        from congruence.translation._certificate_document import describe_certificate
+        from congruence.translation._unpaired_document import describe_unpaired
 
-        return describe(self)
+        return describe_certificate(self) if self.matching is None else describe_unpaired(self, self.matching)
 
     def save(self, path: str | Path) -> None:
-        """Write the translator, with its status and verdict in the header; one without components is refused."""
-        if self.matching is not None and self.settings["keep"] == "trusted" and not self.matching.trusted:
-            raise InputError("no component is trusted, so the map is constant; keep='all' (--keep all) maps all")
+        """Write the translator, with its status and verdict in the header; an undetermined one is refused."""
+        if self.matching is not None and self.status != "holds":
+            raise InputError(
+                "without paired rows the map is not determined (status unknown), so it is not saved; in Python, "
+                "result.translator.save(path) writes it anyway"
+            )
         self.translator.save(path, status=self.status, verdict=self.verdict)
 
 

@@ -11,7 +11,7 @@ from congruence.report.figures.components import component_negentropy as compone
 from congruence.report.figures.components import solver_convergence as solver_convergence
 from congruence.report.figures.components import variance_spectrum as variance_spectrum
 from congruence.report.figures.curves import learning_curve as learning_curve
-from congruence.report.figures.curves import match_confidence as match_confidence
+from congruence.report.figures.curves import matching_residuals as matching_residuals
 from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import recall_by_size as recall_by_size
 from congruence.report.figures.curves import training_curves as training_curves

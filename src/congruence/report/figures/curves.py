@@ -1,4 +1,4 @@
-"""Curves: rows by how far they moved, errors along a training, learning curves, confidence of matches."""
+"""Curves: rows by how far they moved, errors along a training, learning curves, residuals of unpaired maps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from congruence.formatting import number, percent
 from congruence.report.figures.scales import error_axis, plain_decades, step_axis
-from congruence.report.figures.svg import ABOVE, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
     from congruence.translation.certificate import CurvePoint, SizePoint
-    from congruence.translation.result import ComponentMatching
+    from congruence.translation.result import RowMatching
 
 RANKS = 160  # drawn of a curve of rows
 MARKS = 24  # drawn on a line along the training
@@ -165,26 +165,26 @@ def _recall_axis(axes: Any, require: float) -> None:
     axes.grid(axis="y")
 
 
-def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
-    """Draw the confidence of each component of the old model; those that are trusted are filled."""
-    matches = matching.matches
+def matching_residuals(matching: RowMatching) -> Drawing:
+    """Draw the residual of an unpaired map between that of one model with itself and those of its nulls."""
+    rival = [] if math.isnan(matching.rival) else [matching.rival]
+    lines: dict[str, tuple[Sequence[float], dict[str, Any]]] = {
+        "same model": ([matching.same_model], {"color": INK, "marker": "D"}),
+        "this map": ([matching.residual], {"color": HELD_OUT, "marker": "o"}),
+        "best different map": (rival, {"color": HELD_OUT, "marker": "o", "markerfacecolor": "none"}),
+    }
+    nulls = {f"{kind} (null)": (draws, {"color": NULL, "marker": "|"}) for kind, draws in matching.nulls.items()}
+    drawn = {name: line for name, line in (lines | nulls).items() if line[0]}
 
     def paint(axes: Any) -> None:
-        axes.axhline(0, color=MUTED, linewidth=1)
-        if math.isfinite(trust):
-            axes.axhline(trust, color=INK, linewidth=1.5, dashes=(5, 2), label="limit of trust")
-        style = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
-        for trusted, face in ((True, {"color": HELD_OUT}), (False, {"color": MUTED, "markerfacecolor": "none"})):
-            some = [match for match in matches if match.trusted == trusted]
-            label = "trusted" if trusted else "not trusted"
-            axes.plot([match.old for match in some], [match.confidence for match in some], **style, **face, label=label)
-        low = min([0.0, *(match.confidence for match in matches)])
-        axes.set(xlabel="component of the old model", ylabel="confidence", ylim=(1.05 * low - 0.02, 1.02))
-        axes.set(xlim=(-0.6, len(matches) - 0.4), xticks=range(0, len(matches), max(1, len(matches) // 12)))
-        axes.grid(axis="y")
-        axes.legend(**ABOVE, ncols=3)
+        for place, (values, style) in enumerate(drawn.values()):
+            size = 14 if style["marker"] == "|" else 9
+            axes.plot(values, [place] * len(values), linewidth=0, markersize=size, markeredgewidth=2, **style)
+        axes.axvline(matching.residual, color=HELD_OUT, linewidth=1, dashes=(5, 2))
+        axes.set(yticks=range(len(drawn)), yticklabels=list(drawn), ylim=(len(drawn) - 0.5, -0.5))
+        axes.set(xlabel="residual (distance to the nearest row; smaller is better)")
+        axes.margins(x=0.06)
+        axes.grid(axis="x")
 
-    summary = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
-    return Drawing(
-        paint, (535, 320), key="match confidence", label=f"Confidence of each match: {summary}", on_axes=True
-    )
+    summary = "; ".join(f"{name} {number(sum(values) / len(values))}" for name, (values, _) in drawn.items())
+    return Drawing(paint, (700, 260), key="matching residuals", label=f"Mean residuals: {summary}", on_axes=True)

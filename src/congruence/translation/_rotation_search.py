@@ -1,0 +1,196 @@
+"""The rotation that carries one cloud of rows onto another, without pairs of rows.
+
+Rows are tensors of the same width, centred, of unit mean square length. Both clouds are clustered several times. Each
+start matches the centres of one clustering of each cloud by their inner products (a quadratic assignment problem) and
+takes the rotation of the matched centres. It is refined by matching every centre, of all clusterings, with its nearest
+centres of the other cloud, in both directions, and fitting again; the best rotations are refined on the rows in the
+same way. The objective has many local minima, so there are many starts, and the one with the smallest two-way residual
+is kept. In the spirit of mini-vec2vec (Dar 2025), with centres in the place of relative codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import quadratic_assignment
+
+from congruence.arrays import Array, Float
+
+CENTRES, CLUSTERINGS, LLOYD = 20, 12, 10  # centres of a clustering, clusterings of a cloud, iterations of k-means
+NEIGHBOURS = 5  # rows that a row is matched with
+TRIED, TRIAL, KEPT = 5, 8, 12  # clusterings and iterations to try all starts with, and the number that is kept
+STEPS, POLISHING = 40, 20  # iterations on the centres of all clusterings, and on the rows
+REFLECTED = 8  # leading directions that are reflected in turn, to leave a local minimum and to find rival maps
+DIFFERENT = 0.8  # maps that agree less than this (R²) are different maps
+CONVERGED = 2e-3  # change of a rotation in one step, root mean square over its columns
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best rotation of a search, and the best one that is a different map.
+
+    `lead` is the difference of their residuals in standard errors over rows; infinite where there is no other map.
+    """
+
+    rotation: Any  # (p, p), on the device of the rows
+    residual: float
+    rival: float
+    lead: float
+
+
+def search(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Found:
+    """Find the rotation q with the smallest two-way residual of x @ q, shape (n, p), and y, shape (m, p)."""
+    import torch
+
+    a, b = (_cluster(rows, CLUSTERINGS, rng) for rows in (x, y))
+    q = _start(a, b, starts, rng)
+    some_a, some_b, a, b = (one.flatten(0, 1) for one in (a[:TRIED], b[:TRIED], a, b))
+    q = _refine(some_a, some_b, q, TRIAL)
+    q = _refine(a, b, q[_residuals(some_a, some_b, q).argsort()[:KEPT]], STEPS)
+    first = _residuals(a, b, q)
+    signs = torch.ones((min(REFLECTED, x.shape[1]), x.shape[1]), device=x.device)
+    signs.fill_diagonal_(-1.0)
+    reflected = _refine(a, b, signs[:, :, None] * q[first.argmin()], STEPS)
+    q = torch.cat([q, reflected])[torch.cat([first, _residuals(a, b, reflected)]).argsort()]
+    q = _refine(x, y, q[[0, *_different(x, q)[:2]]], POLISHING)
+    return _judge_rivals(x, y, q)
+
+
+def _judge_rivals(x: Any, y: Any, q: Any) -> Found:
+    """Sort polished maps by their residual, and compare the best with the best of the different ones."""
+    distances = [_nearest(x, y, one) for one in q]
+    residuals = [float(a.mean() + b.mean()) / 2 for a, b in distances]
+    order = np.argsort(residuals)
+    best, others = int(order[0]), _different(x, q[order.tolist()])
+    if not others:
+        return Found(q[best], residuals[best], np.nan, np.inf)
+    rival = int(order[others[0]])
+    gaps = [np.asarray((b - a).cpu()) for a, b in zip(distances[best], distances[rival], strict=True)]
+    error = np.sqrt(sum(gap.var() / len(gap) for gap in gaps)) / 2
+    gap = residuals[rival] - residuals[best]
+    return Found(q[best], residuals[best], residuals[rival], float(gap / error) if error > 0 else 0.0)
+
+
+def agreement(x: Any, a: Any, b: Any) -> float:
+    """The R² of x @ a and x @ b: 1 where two rotations do the same to the rows, about -1 where they are unrelated."""
+    return float(1 - (x @ a - x @ b).square().sum() / x.square().sum())
+
+
+def within_clusters(x: Any, rng: np.random.Generator) -> Any:
+    """The rows of x minus the mean of their cluster."""
+    import torch
+
+    centres = _cluster(x, 1, rng)[0]
+    member = torch.nn.functional.one_hot(torch.cdist(x, centres).argmin(1), len(centres)).to(x.dtype)
+    means = (member.T @ x) / member.sum(0).clamp(min=1)[:, None]
+    return x - member @ means
+
+
+def nearest_within(x: Any) -> float:
+    """The mean distance of a row to the nearest other row of its own cloud."""
+    import torch
+
+    distances = torch.cdist(x, x)
+    return float(distances.fill_diagonal_(torch.inf).min(1).values.mean())
+
+
+def _different(x: Any, q: Any) -> list[int]:
+    """The indices of the maps that differ from the first."""
+    return [i for i in range(1, len(q)) if agreement(x, q[0], q[i]) < DIFFERENT]
+
+
+def _start(a: Any, b: Any, starts: int, rng: np.random.Generator) -> Any:
+    """One rotation per start, shape (starts, p, p), from clusterings (count, k, p) of both clouds."""
+    import torch
+
+    pairs = [(a[i], b[j]) for i, j in rng.integers(len(a), size=(starts, 2))]
+    return _rotation(torch.stack([one.T @ other[_match_centres(one, other, rng)] for one, other in pairs]))
+
+
+def _cluster(x: Any, count: int, rng: np.random.Generator) -> Any:
+    """k-means centres of `count` clusterings, each from rows of its own, shape (count, k, p)."""
+    import torch
+
+    k = min(CENTRES, len(x))
+    centres = x[np.stack([rng.permutation(len(x))[:k] for _ in range(count)])]
+    for _ in range(LLOYD):
+        member = torch.nn.functional.one_hot(torch.cdist(x, centres).argmin(2), k).to(x.dtype)  # (count, n, k)
+        size = member.sum(1)[..., None]
+        centres = torch.where(size > 0, member.mT @ x / size.clamp(min=1), centres)
+    return centres
+
+
+def _match_centres(a: Any, b: Any, rng: np.random.Generator) -> Array:
+    """The order of the rows of b in which their inner products are most like those of a."""
+    products = [one @ one.T for one in (np.asarray(centres.cpu(), dtype=np.float64) for centres in (a, b))]
+    options: dict[str, Any] = {"maximize": True, "rng": rng}
+    rough = quadratic_assignment(*products, method="faq", options={**options, "P0": "randomized"})
+    guess = np.column_stack([np.arange(len(a)), rough.col_ind])
+    return np.asarray(
+        quadratic_assignment(*products, method="2opt", options={**options, "partial_guess": guess}).col_ind
+    )
+
+
+def _rotation(cross: Any) -> Any:
+    """The orthogonal q nearest to cross, for stacks of square matrices: least squares of x @ q = y (Procrustes)."""
+    import torch
+
+    u, _, vt = torch.linalg.svd(cross.double())
+    return (u @ vt).to(cross.dtype)
+
+
+def _refine(x: Any, y: Any, q: Any, steps: int) -> Any:
+    """Alternate between matching rows with their nearest ones and fitting rotations, shape (s, p, p)."""
+    import torch
+
+    q = q.clone()
+    active = torch.arange(len(q), device=q.device)
+    k = min(NEIGHBOURS, len(x), len(y))
+    for _ in range(steps):
+        distances = torch.cdist(x @ q[active], y)  # (s, n, m)
+        forward = y[distances.topk(k, 2, largest=False).indices].mean(2)  # (s, n, p)
+        backward = x[distances.topk(k, 1, largest=False).indices].mean(1)  # (s, m, p)
+        new = _rotation(x.T @ forward + backward.mT @ y)
+        moved = (new - q[active]).norm(dim=(1, 2)) / q.shape[1] ** 0.5
+        q[active] = new
+        active = active[moved > CONVERGED]
+        if not len(active):
+            break
+    return q
+
+
+def _nearest(x: Any, y: Any, q: Any) -> tuple[Any, Any]:
+    """The distance of each mapped row of x to the nearest of y, and of each row of y to the nearest mapped one."""
+    import torch
+
+    distances = torch.cdist(x @ q, y)
+    return distances.min(1).values, distances.min(0).values
+
+
+def _residuals(x: Any, y: Any, q: Any) -> Any:
+    """The two-way residual of each rotation, shape (s,): the mean distance to the nearest row of the other cloud."""
+    import torch
+
+    return torch.stack([(a.mean() + b.mean()) / 2 for a, b in (_nearest(x, y, one) for one in q)])
+
+
+def permute_columns(x: Float, rng: np.random.Generator) -> Float:
+    """Principal scores (n, p) with each column permuted on its own: same marginals, no joint structure."""
+    return np.asarray(rng.permuted(x, axis=0))
+
+
+def rearrange(x: Float, rng: np.random.Generator, block: int = 8) -> Float:
+    """Principal scores (n, p) with whitened columns rotated at random within blocks of similar variance.
+
+    The covariance stays the same and clusters stay clusters, but their arrangement is another one.
+    """
+    rearranged = np.array(x)
+    spread = np.maximum(x.std(0), np.finfo(np.float64).tiny)
+    for start in range(0, x.shape[1], block):
+        part = slice(start, start + block)
+        width = len(spread[part])
+        turn = np.linalg.qr(rng.normal(size=(width, width)))[0] * rng.choice([-1.0, 1.0], size=width)
+        rearranged[:, part] = x[:, part] / spread[part] @ turn * spread[part]
+    return rearranged
