@@ -1,19 +1,19 @@
 """Where metrics of disentanglement err: codes that are, or are not, the factors, from generators of four kinds.
 
-Every encoder is known to be right (its codes are the factors, up to order, scale, increasing functions, copies or
-additional noise) or wrong (they are mixed, or unrelated). A score errs where it puts the one in the place of the other.
+Every encoder is known to be right (its codes are the factors, up to order, scale, increasing functions, copies, noise
+or additional codes) or wrong (factors are mixed or missing). A score errs if it takes the one for the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float, listing
+from congruence.arrays import Array, Float, listing
 from congruence.document import Cell, Table
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
@@ -31,7 +31,7 @@ EDITION = 1
 EVERY = tuple(name for name, metric in METRICS.items() if metric.supervised)
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"rows": 300, "factors": 2, "draws": 1, "metrics": ["infomec", "mig", "mcc"]},
-    "small": {"rows": 1000, "factors": 4, "draws": 1, "metrics": [name for name in EVERY if name != "sis"]},
+    "small": {"rows": 1000, "factors": 4, "draws": 5, "metrics": [name for name in EVERY if name != "sis"]},
     "paper": {"rows": 2000, "factors": 4, "draws": 5, "metrics": list(EVERY)},
     "full": {"rows": 10_000, "factors": 6, "draws": 10, "metrics": list(EVERY)},
 }
@@ -39,6 +39,7 @@ CORRELATION = 0.8  # of any two correlated factors
 CLASSES = 5  # of a discrete factor
 GENERATORS = tuple((law, kind) for law in ("independent", "correlated") for kind in ("continuous", "discrete"))
 RIGHT = 0.8  # rescaled scores above this are taken as right
+NOISE = 0.3  # standard deviation of the noise of noisy codes; that of the factors is 1
 
 # scores that ask whether the factors are in the codes, for which a rotation is as good as the factors
 OF_CONTENT = {"infoe", "explicitness", "dci_informativeness", "mcc_weak", "r2_linear", "r2_nonlinear"}
@@ -59,8 +60,15 @@ NOTES = (
     "Metrics that use no factors are left out: they do not ask whether codes are factors.",
 )
 TERMS = (
-    ("right encoder", "its codes are the factors up to order, scale, increasing functions, copies or added noise."),
-    ("wrong encoder", "its codes are the factors rotated by 20 or 45 degrees in pairs, or unrelated to them."),
+    (
+        "right encoder",
+        "its codes are the factors up to order, scale, increasing functions (monotone), copies, additional codes of "
+        f"noise, or noise of standard deviation {NOISE} (noisy).",
+    ),
+    (
+        "wrong encoder",
+        "its codes are the factors rotated by 20 or 45 degrees in pairs, half of the factors, or noise.",
+    ),
     ("too low, too high", "a right encoder scored as wrong, and a wrong one as right."),
 )
 Generator = np.random.Generator
@@ -82,11 +90,13 @@ ENCODERS: dict[str, Callable[[Float, Generator], Float]] = {
     "monotone": lambda s, rng: s**3 + 0.1 * s,
     "copies": lambda s, rng: np.hstack([s, s]),
     "noise codes": lambda s, rng: np.hstack([s, rng.normal(size=s.shape)]),
+    "noisy": lambda s, rng: s + NOISE * rng.normal(size=s.shape),
     "rotated 20°": lambda s, rng: rotate_pairs(s, 20),
     "rotated 45°": lambda s, rng: rotate_pairs(s, 45),
+    "half missing": lambda s, rng: np.where(np.arange(s.shape[1]) < s.shape[1] // 2, s, rng.normal(size=s.shape)),
     "unrelated": lambda s, rng: rng.normal(size=s.shape),
 }
-WRONG = ("rotated 20°", "rotated 45°", "unrelated")
+WRONG = ("rotated 20°", "rotated 45°", "half missing", "unrelated")
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,14 +286,23 @@ def make_tables(grid: Grid) -> tuple[Table, ...]:
     lines = []
     for k, score in enumerate(grid.scores):
         found = grid.errors[:, :, k]
-        low, high = (
-            [f"{encoder} ({law[:4]}. {kind[:4]}.)" for g, (law, kind) in enumerate(GENERATORS)
-             for e, encoder in enumerate(ENCODERS) if found[g, e] == sign]
-            for sign in (-1, 1)
-        )  # fmt: skip
-        lines.append((name_of(score), int(np.abs(found).sum()), ", ".join(low), ", ".join(high)))
+        low, high = ("; ".join(name_cells(found == sign)) for sign in (-1, 1))
+        lines.append((name_of(score), int(np.abs(found).sum()), low, high))
     summary = number_table("Where each score errs", ("score", "cells", "too low", "too high"), lines)
     return (summary, *tables)
+
+
+def name_cells(chosen: Array) -> Iterator[str]:
+    """The encoders of chosen cells (generators, encoders), each with the factors for which it is chosen."""
+    for e, encoder in enumerate(ENCODERS):
+        places = [place for place, one in zip(GENERATORS, chosen[:, e], strict=True) if one]
+        whole = [
+            word for word in dict.fromkeys(sum(GENERATORS, ())) if set(places) == {p for p in GENERATORS if word in p}
+        ]
+        if len(places) == len(GENERATORS):
+            yield encoder
+        elif places:
+            yield f"{encoder} ({whole[0] if whole else ', '.join(map(' '.join, places))})"
 
 
 def draw_grid(grid: Grid) -> RecipeFigure:
