@@ -56,6 +56,13 @@ class MeanAUROC:
     folds: int
     units: int
 
+    def interval(self, least: float, most: float) -> tuple[float, float]:
+        """The 95 % t interval, cut at the least and the most possible value."""
+        half = student_quantile(self.df, 0.975) * self.error if math.isfinite(self.error) else math.nan
+        return (
+            (math.nan, math.nan) if math.isnan(half) else (max(self.value - half, least), min(self.value + half, most))
+        )
+
 
 def compare_folds(targets: Sequence[Target], condition: str, reference: str, protocol: str) -> Paired:
     """Difference of two conditions, the mean over targets, with a 95 % t interval over held-out batches.
@@ -66,10 +73,8 @@ def compare_folds(targets: Sequence[Target], condition: str, reference: str, pro
     names = (condition, reference)
     if math.isnan(mean.error):
         return Paired(*names, mean.value, math.nan, math.nan, mean.folds, mean.units)
-    half = student_quantile(mean.df, 0.975) * mean.error
     p = _two_sided(mean)
-    low, high = max(mean.value - half, -1.0), min(mean.value + half, 1.0)
-    return Paired(*names, mean.value, low, high, mean.folds, mean.units, p, p)
+    return Paired(*names, mean.value, *mean.interval(-1.0, 1.0), mean.folds, mean.units, p, p)
 
 
 def estimate_mean(targets: Sequence[Target], condition: str, reference: str | None, protocol: str) -> MeanAUROC:
