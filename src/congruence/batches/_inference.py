@@ -56,12 +56,22 @@ class MeanAUROC:
     folds: int
     units: int
 
-    def interval(self, least: float, most: float) -> tuple[float, float]:
-        """The 95 % t interval, cut at the least and the most possible value."""
-        half = student_quantile(self.df, 0.975) * self.error if math.isfinite(self.error) else math.nan
-        return (
-            (math.nan, math.nan) if math.isnan(half) else (max(self.value - half, least), min(self.value + half, most))
-        )
+    def interval(self) -> tuple[float, float]:
+        """The 95 % t interval of a difference, from -1 to 1."""
+        half = self._half_width()
+        return max(self.value - half, -1.0), min(self.value + half, 1.0)
+
+    def auroc_interval(self) -> tuple[float, float]:
+        """The 95 % t interval of an AUROC, on the logit scale; NaN if all units are equal: few may be by chance."""
+        from scipy.special import expit, logit
+
+        if not (self.error > 0 and 0 < self.value < 1):
+            return math.nan, math.nan
+        half = self._half_width() / (self.value * (1 - self.value))
+        return float(expit(logit(self.value) - half)), float(expit(logit(self.value) + half))
+
+    def _half_width(self) -> float:
+        return student_quantile(self.df, 0.975) * self.error
 
 
 def compare_folds(targets: Sequence[Target], condition: str, reference: str, protocol: str) -> Paired:
@@ -74,7 +84,7 @@ def compare_folds(targets: Sequence[Target], condition: str, reference: str, pro
     if math.isnan(mean.error):
         return Paired(*names, mean.value, math.nan, math.nan, mean.folds, mean.units)
     p = _two_sided(mean)
-    return Paired(*names, mean.value, *mean.interval(-1.0, 1.0), mean.folds, mean.units, p, p)
+    return Paired(*names, mean.value, *mean.interval(), mean.folds, mean.units, p, p)
 
 
 def estimate_mean(targets: Sequence[Target], condition: str, reference: str | None, protocol: str) -> MeanAUROC:

@@ -220,8 +220,7 @@ def target_of(
 
 
 def _with_interval(score: Score, mean: MeanAUROC) -> Score:
-    """The score with its error and interval; equal units have no interval, since few would be equal by chance too."""
-    low, high = mean.interval(0.0, 1.0) if mean.error > 0 else (np.nan, np.nan)
+    low, high = mean.auroc_interval()
     return replace(score, error=mean.error, low=low, high=high)
 
 

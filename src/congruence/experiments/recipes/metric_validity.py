@@ -31,7 +31,7 @@ EDITION = 1
 EVERY = tuple(name for name, metric in METRICS.items() if metric.supervised)
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"rows": 300, "factors": 2, "draws": 1, "metrics": ["infomec", "mig", "mcc"]},
-    "small": {"rows": 1000, "factors": 4, "draws": 5, "metrics": [name for name in EVERY if name != "sis"]},
+    "small": {"rows": 1000, "factors": 4, "draws": 1, "metrics": [name for name in EVERY if name != "sis"]},
     "paper": {"rows": 2000, "factors": 4, "draws": 5, "metrics": list(EVERY)},
     "full": {"rows": 10_000, "factors": 6, "draws": 10, "metrics": list(EVERY)},
 }
