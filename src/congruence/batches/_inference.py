@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Float
 from congruence.result import Status
 from congruence.stats.intervals import student_quantile
 
@@ -194,23 +194,18 @@ def correct(pairs: Mapping[Any, Paired]) -> dict[Any, Paired]:
 
 def holm(p: Iterable[float]) -> Float:
     """P values corrected for their number (Holm 1979); NaN stays and does not count."""
-    return _corrected(p, lambda ordered: np.maximum.accumulate(ordered * np.arange(len(ordered), 0, -1)))
+    values = np.array(list(p), dtype=float)
+    order = np.argsort(values, kind="stable")[: np.isfinite(values).sum()]  # NaN is last
+    steps = np.maximum.accumulate(values[order] * np.arange(len(order), 0, -1))
+    values[order] = np.minimum(steps, 1.0)
+    return values
 
 
 def benjamini_hochberg(p: Iterable[float]) -> Float:
     """P values corrected for the false discovery rate (Benjamini & Hochberg 1995); NaN stays and does not count."""
+    from scipy.stats import false_discovery_control
 
-    def correct(ordered: Float) -> Float:
-        many = len(ordered)
-        steps: Float = np.minimum.accumulate((ordered * many / np.arange(1, many + 1))[::-1])[::-1]
-        return steps
-
-    return _corrected(p, correct)
-
-
-def _corrected(p: Iterable[float], correct: Any) -> Float:
     values = np.array(list(p), dtype=float)
-    known = np.flatnonzero(np.isfinite(values))
-    order: Array = known[np.argsort(values[known], kind="stable")]
-    values[order] = np.minimum(correct(values[order]), 1.0)
+    known = np.isfinite(values)
+    values[known] = false_discovery_control(values[known]) if known.any() else values[known]
     return values
