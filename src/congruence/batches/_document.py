@@ -176,7 +176,7 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
         muted=True,
     )
     labels = [words_for(name).label for name in result.conditions]
-    cells = [[_auroc(one, name, units_of(result)) for name in result.conditions] for one in result.targets]
+    cells = [[_auroc(one, name) for name in result.conditions] for one in result.targets]
     label = "AUROC on held-out batches, with its 95 % interval"
     if len(result.conditions) > WIDE > len(result.targets):  # transposed, it fits a terminal
         names = elided([one.name for one in result.targets], 24)
@@ -236,7 +236,9 @@ def _below_scores(result: Deconfounding) -> str:
     """Draws of random rotations, and why scores or intervals are missing."""
     few = any(one.units < FEWEST_UNITS for one in result.scored)
     note = f"No interval: fewer than {FEWEST_UNITS} {units_of(result)} could be scored." if few else ""
-    return " ".join(filter(None, (_draws(result), _unscored(result, note))))
+    if any(score.error == 0 for one in result.scored for score in one.scores.values()):
+        note += f" “In all”: the AUROC is equal in all {units_of(result)} that are scored, which gives no interval."
+    return " ".join(filter(None, (_draws(result), _unscored(result, note.strip()))))
 
 
 def _unscored(result: Deconfounding, note: str) -> str:
@@ -256,11 +258,11 @@ def _draws(result: Deconfounding) -> str:
     return " ".join(sentences)
 
 
-def _auroc(target: Target, condition: str, units: str) -> Cell:
+def _auroc(target: Target, condition: str) -> Cell:
     score, paired = target.scores[condition], target.paired.get(condition)
     interval = "" if math.isnan(score.low) else f"{three(score.low)} to {three(score.high)}"
     if score.error == 0:
-        interval = f"in all {target.units} {units}"
+        interval = f"in all {target.units}"
     mark = "" if paired is None else MARKS.get(paired.status, "")
     hint = "" if target.judged else "; ".join(target.missing)
     return _score(score.mean, mark + three(score.mean), hint=hint, below=interval)
