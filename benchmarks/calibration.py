@@ -243,16 +243,17 @@ def choose(only: str | None, quick: bool, text: str = "") -> list[Cell]:
 
 
 def merge(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """The rows of all cells, those of simulated cells replaced; rows of cells that are no more are left out."""
+    """The rows of all cells, those of simulated cells replaced; cells and quantities that are no more are left out."""
 
     def key(row: Row) -> tuple[str, ...]:
         return tuple(str(row[name]) for name in ("section", "cell", "n", "d"))
 
     simulated = {key(row) for row in new}
-    order = [tuple(map(str, (cell.section, cell.name, cell.n, cell.d))) for cell in choose(None, False)]
-    place = {cell: number for number, cell in enumerate(order)}
-    kept = [row for row in old if key(row) not in simulated and (key(row) in place or not row["n"])]
-    return sorted([*kept, *new], key=lambda row: place.get(key(row), len(order)))
+    cells = {tuple(map(str, (cell.section, cell.name, cell.n, cell.d))): cell for cell in choose(None, False)}
+    place = {cell: number for number, cell in enumerate(cells)}
+    read = {(key, quantity.name) for key, cell in cells.items() for quantity in cell.quantities}
+    kept = [row for row in old if key(row) not in simulated and ((key(row), row["quantity"]) in read or not row["n"])]
+    return sorted([*kept, *new], key=lambda row: place.get(key(row), len(place)))
 
 
 def main() -> None:

@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from congruence.batches import deconfound
 from congruence.batches._inference import (
+    MeanAUROC,
     benjamini_hochberg,
     compare_conditions,
     compare_folds,
@@ -120,3 +124,24 @@ def test_directions_that_few_rows_determine_are_noted(wells):
     assert "Whitening keeps 50 directions of 60 rows" in said
     assert "'auto' keeps 3" in said
     assert not any("Whitening keeps" in one for one in deconfound(wide, **labels, **QUICK).notes)
+
+
+def test_the_interval_of_an_auroc_has_the_t_quantile_of_its_units(rng):
+    """With one batch in each of five folds, there are four degrees of freedom; near 0.5 the scale hardly matters."""
+    values = 0.5 + 0.01 * rng.normal(size=5)
+    mean = estimate_mean((target("t", values, values),), "base", None, "folds")
+    low, high = mean.auroc_interval()
+    assert (high - low) / 2 == pytest.approx(student.ppf(0.975, 4) * mean.error, rel=1e-3)
+
+
+@given(st.floats(0.001, 0.999), st.floats(1e-6, 0.5), st.floats(2, 50))
+def test_the_interval_of_an_auroc_holds_it_and_stays_between_0_and_1(value, error, df):
+    low, high = MeanAUROC(value, error, df, 5, 5).auroc_interval()
+    assert 0 <= low < value < high <= 1
+    mirrored = MeanAUROC(1 - value, error, df, 5, 5).auroc_interval()
+    assert mirrored == pytest.approx((1 - high, 1 - low))
+
+
+@pytest.mark.parametrize(("value", "error"), [(1.0, 0.0), (0.7, 0.0), (0.7, np.nan), (np.nan, np.nan)])
+def test_equal_or_few_units_give_no_interval_of_an_auroc(value, error):
+    assert np.isnan(MeanAUROC(value, error, 3, 5, 4).auroc_interval()).all()

@@ -1,6 +1,8 @@
 """Which properties of the data mislead a score, and that they are found."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +35,8 @@ def test_correlated_factors_are_named(s):
     s = s + 1.5 * s[:, :1]
     names, measured = found(s, s)
     assert names["infom"] == ("correlated factors",)
-    assert names["infoe"] == ()
+    assert names["infoe"] == ("correlated factors",)  # the others tell of a factor that is missing
+    assert not MISLED["correlated factors"] & {"beta_vae", "factor_vae", "modularity", "structural_linear"}
     assert "of the variance of factor" in measured["correlated factors"]
 
 
@@ -82,3 +85,28 @@ def test_corrected_infom_depends_less_on_the_number_of_rows():
         values.append(evaluate(np.column_stack([z, rng.normal(size=n)]), s, **options)["infom"])
     assert abs(values[0].corrected - values[1].corrected) < 0.06
     assert all(math.isfinite(score.corrected) for score in values)
+
+
+def test_the_conditions_agree_with_the_grid_of_metric_validity():
+    """Entries are shown by an error in a cell with the property; scores misled by correlated factors alone have one."""
+    path = Path(__file__).parents[2] / "docs" / "results" / "metric-validity-small" / "result.json"
+    ours = json.loads(path.read_text())["numbers"]["ours"]
+    errors = np.array(ours["errors"]) != 0  # (generators, encoders, scores)
+    correlated = np.array([name.startswith("correlated") for name in ours["generators"]])
+    among = {name: errors[:, ours["encoders"].index(name)].any(0) for name in ("copies", "noise codes", "monotone")}
+    shown = {
+        "correlated factors": errors[correlated].any((0, 1)),
+        "copied codes": among["copies"],
+        "more codes than factors": among["noise codes"],
+        "nonlinear codes": among["monotone"],
+    }
+    from_elsewhere = {("nonlinear codes", "mcc"), ("more codes than factors", "infom")}
+    for name, errs in shown.items():
+        erring = {score for score, one in zip(ours["scores"], errs, strict=True) if one}
+        unshown = {(name, score) for score in MISLED[name] & set(ours["scores"]) - erring}
+        assert unshown <= from_elsewhere
+    missing = errors[:, ours["encoders"].index("half missing")]
+    only_correlated = missing[correlated].any(0) & ~missing[~correlated].any(0)
+    named = {score for score, one in zip(ours["scores"], only_correlated, strict=True) if one}
+    assert named == {"infoe", "dci_informativeness", "explicitness", "r2_linear", "r2_nonlinear"}
+    assert named <= MISLED["correlated factors"]

@@ -42,7 +42,7 @@ from congruence.progress import Progress, Steps
 from congruence.tables.columns import PREFIX
 from congruence.tables.table import missing_labels
 
-FORMAT = 2  # of stored parts
+FORMAT = 3  # of stored parts
 
 
 class PartStore(Protocol):
@@ -102,7 +102,7 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
             for one in dict.fromkeys(experiment.target for experiment in experiments)
         ]
     )
-    targets = with_precision(targets, variants, scores, seed) if options.retrieval else targets
+    targets = with_precision(targets, variants, scores) if options.retrieval else targets
     profiles = _profiles(embeddings, variants, experiments, steps, store) if options.profiles else {}
     controls = screen.control & screen.fitted_on
     return Deconfounding(
@@ -115,8 +115,8 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
         targets=targets,
         skipped=skipped,
         overall=compare_conditions(targets, names, protocol)[0],
-        leakage=levels_of("leakage", names, variants, scores) if options.leakage else {},
-        retrieval=levels_of("retrieval", names, variants, scores) if options.retrieval else {},
+        leakage=levels_of("leakage", variants, scores) if options.leakage else {},
+        retrieval=levels_of("retrieval", variants, scores) if options.retrieval else {},
         profiles=profiles,
         notes=(*rows.notes, *_few_rows(components, screen, wanted), *notes_on(screen, plan, targets, variants, scores)),
         settings=settings | ({"inputs": files} if (files := rows.files()) else {}),

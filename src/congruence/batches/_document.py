@@ -89,8 +89,8 @@ EXPLANATIONS = (
     (
         "mAP among controls",
         "mean average precision of finding the rows of a target on other batches among the controls there, for each "
-        "held-out row; p values under random rankings, corrected for the false discovery rate over targets (copairs, "
-        "Kalinin et al. 2025).",
+        "held-out row (copairs, Kalinin et al. 2025). p values by permuting the target and controls within batches, "
+        "corrected for the false discovery rate over targets.",
     ),
 )
 
@@ -170,14 +170,14 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
     many = sum(math.isfinite(paired.p) for one in result.targets for paired in one.paired.values())
     by_batch = " (one model per batch, scored on all others)" if result.settings.get("protocol") == "batch" else ""
     yield Text(
-        f"AUROC of each target against controls on held-out batches, ± standard error over {units_of(result)}{by_batch}"
-        f". ▲ better than base, ▼ worse (p ≤ 0.05, corrected for all {many} comparisons by Holm’s method); no mark: no "
-        "clear difference. Click a heading to sort.",
+        f"AUROC of each target against controls on held-out batches{by_batch}, with its 95 % interval over "
+        f"{units_of(result)}. ▲ better than base, ▼ worse (p ≤ 0.05, corrected for all {many} comparisons by Holm’s "
+        "method); no mark: no clear difference. Click a heading to sort.",
         muted=True,
     )
     labels = [words_for(name).label for name in result.conditions]
     cells = [[_auroc(one, name) for name in result.conditions] for one in result.targets]
-    label = "AUROC on held-out batches, ± standard error"
+    label = "AUROC on held-out batches, with its 95 % interval"
     if len(result.conditions) > WIDE > len(result.targets):  # transposed, it fits a terminal
         names = elided([one.name for one in result.targets], 24)
         columns = (Column("condition", "text"), *map(Column, names))
@@ -224,7 +224,8 @@ def _precisions(result: Deconfounding) -> Iterator[Block]:
         (one.name, *(cell(one.precision[name]) for name in result.conditions), _score(one.precision["base"].chance))
         for one in result.targets
     ]
-    note = "* above chance: p ≤ 0.05 under random rankings, corrected for the false discovery rate over targets. "
+    note = "* above chance: p ≤ 0.05, corrected for the false discovery rate over targets. Chance is the mean over "
+    note += "permutations of the target and controls within batches. "
     note += "A rotation does not change cosines, so whitened, ICA and random rotation are equal."
     if any(math.isnan(found.mean) for one in result.targets for found in one.precision.values()):
         note += f" {UNDEFINED}: no held-out row has both replicates and controls on another batch with this target."
@@ -232,10 +233,12 @@ def _precisions(result: Deconfounding) -> Iterator[Block]:
 
 
 def _below_scores(result: Deconfounding) -> str:
-    """Draws of random rotations, and why scores or errors are missing."""
-    few = any(math.isnan(score.error) for one in result.scored for score in one.scores.values())
-    note = f"No ±: fewer than {FEWEST_UNITS} {units_of(result)} could be scored." if few else ""
-    return " ".join(filter(None, (_draws(result), _unscored(result, note))))
+    """Draws of random rotations, and why scores or intervals are missing."""
+    few = any(one.units < FEWEST_UNITS for one in result.scored)
+    note = f"No interval: fewer than {FEWEST_UNITS} {units_of(result)} could be scored." if few else ""
+    if any(score.error == 0 for one in result.scored for score in one.scores.values()):
+        note += f" “In all”: the AUROC is equal in all {units_of(result)} that are scored, which gives no interval."
+    return " ".join(filter(None, (_draws(result), _unscored(result, note.strip()))))
 
 
 def _unscored(result: Deconfounding, note: str) -> str:
@@ -257,9 +260,12 @@ def _draws(result: Deconfounding) -> str:
 
 def _auroc(target: Target, condition: str) -> Cell:
     score, paired = target.scores[condition], target.paired.get(condition)
-    text = three(score.mean) if math.isnan(score.error) else f"{three(score.mean)} ± {three(score.error)}"
+    interval = "" if math.isnan(score.low) else f"{three(score.low)} to {three(score.high)}"
+    if score.error == 0:
+        interval = f"in all {target.units}"
+    mark = "" if paired is None else MARKS.get(paired.status, "")
     hint = "" if target.judged else "; ".join(target.missing)
-    return _score(score.mean, text if paired is None else MARKS.get(paired.status, "") + text, hint=hint)
+    return _score(score.mean, mark + three(score.mean), hint=hint, below=interval)
 
 
 def _difference(paired: Paired, **more: Any) -> Cell:

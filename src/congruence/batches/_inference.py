@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Float
 from congruence.result import Status
 from congruence.stats.intervals import student_quantile
 
@@ -56,6 +56,27 @@ class MeanAUROC:
     folds: int
     units: int
 
+    def interval(self) -> tuple[float, float]:
+        """The 95 % t interval of a difference, from -1 to 1."""
+        half = self._half_width()
+        return max(self.value - half, -1.0), min(self.value + half, 1.0)
+
+    def auroc_interval(self) -> tuple[float, float]:
+        """The 95 % t interval of an AUROC, on the scale arcsin(sqrt(AUROC)), which stabilises its variance near 1.
+
+        NaN if all units are equal, since few may be so by chance.
+        """
+        if not (self.error > 0 and 0 < self.value < 1):
+            return math.nan, math.nan
+        angle, half = (
+            math.asin(math.sqrt(self.value)),
+            self._half_width() / math.sqrt(4 * self.value * (1 - self.value)),
+        )
+        return math.sin(max(angle - half, 0.0)) ** 2, math.sin(min(angle + half, math.pi / 2)) ** 2
+
+    def _half_width(self) -> float:
+        return student_quantile(self.df, 0.975) * self.error
+
 
 def compare_folds(targets: Sequence[Target], condition: str, reference: str, protocol: str) -> Paired:
     """Difference of two conditions, the mean over targets, with a 95 % t interval over held-out batches.
@@ -66,10 +87,8 @@ def compare_folds(targets: Sequence[Target], condition: str, reference: str, pro
     names = (condition, reference)
     if math.isnan(mean.error):
         return Paired(*names, mean.value, math.nan, math.nan, mean.folds, mean.units)
-    half = student_quantile(mean.df, 0.975) * mean.error
     p = _two_sided(mean)
-    low, high = max(mean.value - half, -1.0), min(mean.value + half, 1.0)
-    return Paired(*names, mean.value, low, high, mean.folds, mean.units, p, p)
+    return Paired(*names, mean.value, *mean.interval(), mean.folds, mean.units, p, p)
 
 
 def estimate_mean(targets: Sequence[Target], condition: str, reference: str | None, protocol: str) -> MeanAUROC:
@@ -175,23 +194,18 @@ def correct(pairs: Mapping[Any, Paired]) -> dict[Any, Paired]:
 
 def holm(p: Iterable[float]) -> Float:
     """P values corrected for their number (Holm 1979); NaN stays and does not count."""
-    return _corrected(p, lambda ordered: np.maximum.accumulate(ordered * np.arange(len(ordered), 0, -1)))
+    values = np.array(list(p), dtype=float)
+    order = np.argsort(values, kind="stable")[: np.isfinite(values).sum()]  # NaN is last
+    steps = np.maximum.accumulate(values[order] * np.arange(len(order), 0, -1))
+    values[order] = np.minimum(steps, 1.0)
+    return values
 
 
 def benjamini_hochberg(p: Iterable[float]) -> Float:
     """P values corrected for the false discovery rate (Benjamini & Hochberg 1995); NaN stays and does not count."""
+    from scipy.stats import false_discovery_control
 
-    def correct(ordered: Float) -> Float:
-        many = len(ordered)
-        steps: Float = np.minimum.accumulate((ordered * many / np.arange(1, many + 1))[::-1])[::-1]
-        return steps
-
-    return _corrected(p, correct)
-
-
-def _corrected(p: Iterable[float], correct: Any) -> Float:
     values = np.array(list(p), dtype=float)
-    known = np.flatnonzero(np.isfinite(values))
-    order: Array = known[np.argsort(values[known], kind="stable")]
-    values[order] = np.minimum(correct(values[order]), 1.0)
+    known = np.isfinite(values)
+    values[known] = false_discovery_control(values[known]) if known.any() else values[known]
     return values

@@ -113,6 +113,8 @@ def _score_numbers(score: Score) -> dict[str, Any]:
         "auroc": score.auroc.tolist(),
         "mean": score.mean,
         "error": score.error,
+        "low": score.low,
+        "high": score.high,
         "within": mean_of(score.within),
         "rotations": score.draws.tolist() if len(score.draws) > 1 else None,
         "sparsity": {"mean": mean_of(score.sparsity), "error": error_of(score.sparsity)},

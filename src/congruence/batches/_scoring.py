@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing
 from congruence.batches._folds import Fold, FoldPlan, scored_rows
-from congruence.batches._inference import compare_folds, estimate_mean
+from congruence.batches._inference import MeanAUROC, compare_folds, estimate_mean
 from congruence.batches._numbers import mean_of
 from congruence.batches._rows import Experiment, Screen
 from congruence.batches.classify import PAPER, auroc, auroc_by_unit, auroc_within, fit_trees
@@ -98,15 +98,11 @@ def score_variant(
     screen, work = embeddings.screen, embeddings.work
     with ALGEBRA:
         z, fit_notes = embeddings.of(variant, fold)
-        leaked = _leakage(screen, fold, z, work)
-        retrieved, replicates = _retrieval(
-            screen, fold, z, work, list(dict.fromkeys(one.target for one in experiments))
-        )
+        levels = {} if variant.draw else _levels(screen, fold, z, experiments, work)
     rows = [_experiment(screen, fold, z, one, work, tick) for one in experiments]
     keys = ("auroc", "within", "sparsity", "top", "rest", "units")
     columns = {key: np.array([row[i] for row in rows], dtype=float) for i, key in enumerate(keys)}
     notes = np.frombuffer("\n".join(dict.fromkeys(fit_notes)).encode(), dtype=np.uint8)
-    levels = {"leakage": np.array(leaked), "retrieval": np.array(retrieved), "replicates": replicates}
     return columns | levels | {"notes": notes.copy()}
 
 
@@ -142,24 +138,27 @@ def _experiment(
     return auroc(truth, score), auroc_within(truth, score, batch), hoyer(trees.splits), top, rest, by_unit
 
 
+def _levels(screen: Screen, fold: Fold, z: Array, experiments: Sequence[Experiment], work: Work) -> dict[str, Array]:
+    """Scores of the whole fold that no rotation changes, so one random rotation is enough."""
+    levels = {"leakage": np.array(_leakage(screen, fold, z, work))} if work.leakage else {}
+    if work.retrieval:
+        targets = list(dict.fromkeys(one.target for one in experiments))
+        levels["retrieval"] = np.array(_retrieval(screen, fold, z, work))
+        levels["replicates"] = search_replicates(z, screen, fold, targets, work.seed)
+    return levels
+
+
 def _leakage(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
-    if not work.leakage:
-        return float("nan"), float("nan")
     rows = fold.test & screen.control & screen.fitted_on
     return predict_batch(z[rows], screen.batch[rows], work.seed)
 
 
-def _retrieval(
-    screen: Screen, fold: Fold, z: Array, work: Work, targets: Sequence[str]
-) -> tuple[tuple[float, float], Float]:
-    """Replicates of held-out rows among other targets and among controls; cosines are around the mean control."""
-    if not work.retrieval:
-        return (float("nan"), float("nan")), np.empty((0, 4))
+def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
+    """Replicates of held-out rows among other targets; cosines are around the mean control."""
     rows = fold.test & screen.treated & screen.fitted_on
     known = fold.train & screen.fitted_on
     origin = z[known & screen.control if (known & screen.control).any() else known].mean(0)
-    among_targets = retrieve_replicates(z[rows] - origin, screen.target[rows], screen.batch[rows], work.seed)
-    return among_targets, search_replicates(z, screen, fold, targets, origin, work.seed)
+    return retrieve_replicates(z[rows] - origin, screen.target[rows], screen.batch[rows], work.seed)
 
 
 def target_of(
@@ -213,37 +212,38 @@ def target_of(
         trained=None if plan.folds[0].trained < 0 else np.array([plan.folds[number].trained for _, number in units]),
     )
     judged = {
-        condition: replace(score, error=estimate_mean((target,), condition, None, protocol).error)
-        for condition, score in target.scores.items()
+        one: _with_interval(score, estimate_mean((target,), one, None, protocol))
+        for one, score in target.scores.items()
     }
     paired = {one: compare_folds((target,), one, "base", protocol) for one in target.scores if one != "base"}
     return replace(target, scores=judged, paired=paired)
 
 
-def with_precision(
-    targets: Sequence[Target], variants: Sequence[Variant], scores: FoldScores, seed: int
-) -> tuple[Target, ...]:
-    """The targets with the mean average precision of their replicates; no rotation changes it, so one is enough."""
+def _with_interval(score: Score, mean: MeanAUROC) -> Score:
+    low, high = mean.auroc_interval()
+    return replace(score, error=mean.error, low=low, high=high)
+
+
+def with_precision(targets: Sequence[Target], variants: Sequence[Variant], scores: FoldScores) -> tuple[Target, ...]:
+    """The targets with the mean average precision of their replicates."""
     found: list[dict[str, Precision]] = [{} for _ in targets]
     for variant in variants:
         if variant.draw:
             continue
-        queries = np.concatenate(
-            [part["replicates"] for (key, _), part in sorted(scores.items()) if key == variant.key]
-        )
-        for place, one in zip(found, judge_replicates(variant.name, queries, len(targets), seed), strict=True):
+        sums = np.sum([part["replicates"] for (key, _), part in scores.items() if key == variant.key], axis=0)
+        for place, one in zip(found, judge_replicates(variant.name, sums), strict=True):
             place[variant.name] = one
     return tuple(replace(one, precision=place) for one, place in zip(targets, found, strict=True))
 
 
-def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], scores: FoldScores) -> dict[str, Levels]:
-    """Scores of whole folds (leakage, retrieval) by condition; for random rotations, their mean."""
+def levels_of(key: str, variants: Sequence[Variant], scores: FoldScores) -> dict[str, Levels]:
+    """Scores of whole folds (leakage, retrieval) by condition; no rotation changes them."""
     many = 1 + max(number for _, number in scores)
     levels = {}
-    for name in names:
-        draws = [variant.key for variant in variants if variant.name == name]
-        table = np.array([[scores[draw, number][key] for number in range(many)] for draw in draws]).mean(0)
-        levels[name] = Levels(name, table[:, 0], table[:, 1])
+    for variant in variants:
+        if not variant.draw:
+            table = np.array([scores[variant.key, number][key] for number in range(many)])
+            levels[variant.name] = Levels(variant.name, table[:, 0], table[:, 1])
     return levels
 
 

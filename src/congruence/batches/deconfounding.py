@@ -45,6 +45,8 @@ class Score:
     draws: Float  # (r,) mean AUROC of each random rotation; r is 1 for other conditions
     units: Float | None = None  # (m, units) what each held-out batch, or cluster of batches, contributes to the AUROC
     error: float = math.nan  # standard error of the mean, over held-out batches
+    low: float = math.nan  # 95 % interval of the mean; NaN below three units, and where all units are equal
+    high: float = math.nan
 
     @property
     def mean(self) -> float:
@@ -230,6 +232,8 @@ class Deconfounding(Result):
                     "experiments": target.judged,
                     "auroc": score.mean,
                     "error": score.error,
+                    "auroc_low": score.low,
+                    "auroc_high": score.high,
                     "difference": math.nan if paired is None else paired.difference,
                     "low": math.nan if paired is None else paired.low,
                     "high": math.nan if paired is None else paired.high,

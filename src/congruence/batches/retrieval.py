@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -13,9 +12,11 @@ from congruence.batches._folds import Fold
 from congruence.batches._inference import benjamini_hochberg
 from congruence.batches._rows import Screen
 
-NULLS = 1000  # random rankings
-MOST_CONTROLS = 2000  # among which the replicates of a target are searched for
-MOST_OF_TARGET = 200  # queries of a target in a fold
+NULLS = 999  # permutations within batches
+MOST_OF_TARGET = 500  # rows of a target, and controls that its replicates are searched for among
+MOST_OF_FOLD = 50  # queries of a target in a fold
+TINY = 1e-300
+BLOCK_SIZE = 30_000  # cosines at a time
 MOST_QUERIES = 1000
 MOST_CANDIDATES = 20_000
 BLOCK = 256  # queries at a time
@@ -60,77 +61,105 @@ def retrieve_replicates(x: Array, target: Array, batch: Array, seed: int = 0) ->
 
 @dataclass(frozen=True)
 class Precision:
-    """Mean average precision of the replicates of a target among controls, and its p value under random rankings.
+    """Mean average precision of the replicates of a target among controls, and its p value.
 
     `adjusted` is corrected for the false discovery rate over the targets of one condition, as copairs does.
     """
 
     condition: str
     mean: float  # from 0 to 1, higher is better
-    chance: float  # of a random ranking
+    chance: float  # mean over permutations
     p: float
     adjusted: float
     queries: int  # rows with a replicate on another batch
 
 
-def search_replicates(z: Array, screen: Screen, fold: Fold, targets: Sequence[str], origin: Array, seed: int) -> Float:
-    """Search for replicates of each held-out row of each target among controls; a row for each query, (q, 4).
+def search_replicates(z: Array, screen: Screen, fold: Fold, targets: Sequence[str], seed: int) -> Float:
+    """Search for replicates of each held-out row among controls, for each target; (targets, 2 + NULLS).
 
-    Columns: number of the target, average precision, number of replicates, number of candidates. Candidates are the
-    rows of the target and the controls of all other batches with this target, ranked by cosine similarity around
-    `origin`. Batches of one cluster count as one batch.
+    Column 0 is the number of queries, column 1 the sum of their average precision, the others the same sum after target
+    and controls are permuted within batches. Candidates are the rows of the target and the controls of all other
+    batches with this target, ranked by cosine similarity around the mean training control. Batches of one cluster count
+    as one batch. The permutations are the same in all folds.
     """
-    rng = np.random.default_rng([seed, 43])
-    points = (z - origin).astype(np.float64)
-    length = np.linalg.norm(points, axis=1, keepdims=True)
-    points /= np.where(length > 0, length, 1.0)
-    names = screen.target.astype(str)
-    found = []
+    known = fold.train & screen.fitted_on
+    trained = known & screen.control
+    origin = z[trained if trained.any() else known].mean(0)
+    moves = np.isin(screen.batch, screen.batch[trained]) / max(int(trained.sum()), 1)  # origin, when labels change
+    held, names = np.isin(screen.batch, screen.batch[fold.test]), screen.target.astype(str)
+    found = np.zeros((len(targets), 2 + NULLS))
     for number, target in enumerate(targets):
+        rng = np.random.default_rng([seed, 43, number])
         own = np.flatnonzero(screen.treated & screen.fitted_on & (names == target))
-        shared = np.isin(screen.batch, screen.batch[own])
-        controls = np.flatnonzero(screen.control & screen.fitted_on & shared)
-        controls = np.sort(rng.permutation(controls)[:MOST_CONTROLS])
-        queries = rng.permutation(own[fold.test[own]])[:MOST_OF_TARGET]
-        rows = np.concatenate([controls, own])  # controls first: ties do not count for the target
-        relevant = np.arange(len(rows)) >= len(controls)
-        for query in queries:
-            other = fold.unit[rows] != fold.unit[query]
-            hits = relevant[other]
-            if hits.any() and not hits.all():
-                order = np.argsort(-(points[rows[other]] @ points[query]), kind="stable")
-                found.append((number, average_precision(hits[order][None])[0], hits.sum(), len(hits)))
-    return np.array(found, dtype=float).reshape(-1, 4)
+        controls = screen.control & screen.fitted_on & np.isin(screen.batch, screen.batch[own])
+        several = (np.flatnonzero(controls), own)  # controls first: ties do not count for the target
+        rows = np.concatenate([rng.permutation(some)[:MOST_OF_TARGET] for some in several])
+        y = (z[rows] - origin).astype(np.float64)
+        labels = _permuted(names[rows] == target, screen.batch[rows], rng)
+        chosen = _queried(labels[0], fold.unit[rows]) & held[rows]
+        found[number, 0] = min(int((labels[0] & chosen).sum()), MOST_OF_FOLD)
+        if found[number, 0]:
+            found[number, 1:] = _summed_precision(y @ y.T, labels, chosen, fold.unit[rows], moves[rows])
+    return found
 
 
-def judge_replicates(condition: str, found: Float, targets: int, seed: int) -> list[Precision]:
-    """The mean average precision of each target over its queries (q, 4), with p values (Kalinin et al. 2025).
+def _permuted(own: Array, batch: Array, rng: np.random.Generator) -> Array:
+    """Whether rows (m,) are of the target, as observed and permuted within batches, (1 + NULLS, m) of bool."""
+    labels = np.tile(own, (1 + NULLS, 1))
+    for number in np.unique(batch):
+        rows = np.flatnonzero(batch == number)
+        labels[1:, rows] = rng.permuted(labels[1:, rows], axis=1)
+    return labels
 
-    As in copairs, p is the share of random rankings with a higher mean, where queries with equally many replicates and
-    candidates share their random rankings, which makes p too large rather than too small.
+
+def _queried(own: Array, unit: Array) -> Array:
+    """Rows with both replicates and controls in other units, (m,) of bool: no permutation within batches changes it."""
+    size = unit.max() + 1
+    elsewhere = [some.sum() - np.bincount(unit[some], minlength=size)[unit] for some in (own, ~own)]
+    return np.asarray((elsewhere[0] > 0) & (elsewhere[1] > 0))
+
+
+def _summed_precision(gram: Float, labels: Array, chosen: Array, unit: Array, weight: Float) -> Float:
+    """The sum of the average precision of the queries under each labelling (k, m), (k,).
+
+    `gram` (m, m) holds inner products around the mean control as observed. Permuted labels move that mean by
+    the `weight` (m,) of each row that becomes or ceases to be a control.
+    """
+    many = min(int((labels[0] & chosen).sum()), MOST_OF_FOLD)
+    sums, step = [], max(1, BLOCK_SIZE // (many * len(unit)))
+    for start in range(0, len(labels), step):
+        own = labels[start : start + step]
+        change = (labels[0].astype(float) - own) * weight  # (b, m)
+        inner = change @ gram
+        length = (inner * change).sum(1, keepdims=True)
+        norm = np.sqrt(np.maximum(np.diag(gram) - 2 * inner + length, 0.0))
+        queries = np.argsort(~(own & chosen), axis=1, kind="stable")[:, :many]  # (b, q)
+        at_queries = np.take_along_axis(inner, queries, 1)[..., None]
+        cosine = gram[queries] - inner[:, None] - at_queries + length[..., None]  # (b, q, m)
+        cosine /= np.where(norm > 0, norm, 1.0)[:, None] * np.take_along_axis(norm, queries, 1).clip(TINY)[..., None]
+        other = unit != unit[queries][..., None]
+        # positive numbers are ordered as their bits are; the last bit marks the target, after controls in ties
+        key = np.where(other, 3.0 - cosine, 9.0).view(np.int64) & ~1 | (own[:, None] & other)
+        relevant = np.sort(key, axis=2).reshape(-1, len(unit)) & 1
+        sums.append(average_precision(relevant).reshape(len(own), many).sum(1))
+    return np.concatenate(sums)
+
+
+def judge_replicates(condition: str, found: Float) -> list[Precision]:
+    """The mean average precision of each target, found (targets, 2 + NULLS) summed over folds, with p values.
+
+    p is the share of permutations within batches with an equal or higher mean. copairs (Kalinin et al. 2025) compares
+    with random rankings instead, which are too narrow where rows of a batch are alike or features outnumber controls.
     """
     one_each = []
-    for number in range(targets):
-        own = found[found[:, 0] == number]
-        if not len(own):
+    for queries, total, *null in found.tolist():
+        if not queries:
             one_each.append(Precision(condition, np.nan, np.nan, np.nan, np.nan, 0))
             continue
-        mean = float(own[:, 1].mean())
-        sizes, counts = np.unique(own[:, 2:].astype(int), axis=0, return_counts=True)
-        null = sum(many * _random_precision(*size, seed) for size, many in zip(sizes.tolist(), counts, strict=True))
-        p = float((1 + (null / len(own) > mean).sum()) / (1 + NULLS))
-        chance = float(expected_precision(own[:, 2], own[:, 3]).mean())
-        one_each.append(Precision(condition, mean, chance, p, p, len(own)))
+        p = (1 + int((np.array(null) >= total - 1e-9).sum())) / (1 + NULLS)
+        one_each.append(Precision(condition, total / queries, float(np.mean(null)) / queries, p, p, int(queries)))
     adjusted = benjamini_hochberg([one.p for one in one_each])
     return [replace(one, adjusted=float(p)) for one, p in zip(one_each, adjusted, strict=True)]
-
-
-@cache
-def _random_precision(relevant: int, n: int, seed: int) -> Float:
-    """Average precision of random rankings of n rows, of which some are relevant, (NULLS,)."""
-    rng = np.random.default_rng([seed, 44, relevant, n])
-    places = np.sort(np.argsort(rng.random((NULLS, n)), axis=1)[:, :relevant], axis=1) + 1
-    return np.asarray((np.arange(1, relevant + 1) / places).mean(1))
 
 
 def average_precision(relevant: Array) -> Float:

@@ -13,6 +13,7 @@ from congruence.experiments.recipes.metric_validity import (
     draw_factors,
     judge,
     make_tables,
+    name_cells,
     rotate_pairs,
 )
 
@@ -36,8 +37,8 @@ def test_factors_are_as_correlated_as_they_should_be(rng):
 def by_hand(**changed):
     """A grid of two scores that are always right, except where they are changed."""
     values = np.ones((len(GENERATORS), len(ENCODERS), 3))
-    values[:, -3:, :2] = [[0.5], [0.1], [0.0]]
-    values[:, -1, 2] = 0.0
+    values[:, -4:, :2] = [[0.5], [0.1], [0.5], [0.0]]
+    values[:, -2:, 2] = [0.5, 0.0]
     for place, value in changed.get("at", {}).items():
         values[place] = value
     return Grid(("own_codes", "mig", "mcc_weak"), values)
@@ -51,14 +52,25 @@ def test_scores_that_are_always_right_do_not_err():
 
 
 def test_a_right_encoder_may_be_too_low_and_a_wrong_one_too_high():
-    grid = by_hand(at={(2, 0, 0): 0.3, (3, 5, 1): 0.95, (2, 5, 2): 0.2})
+    grid = by_hand(at={(2, 0, 0): 0.3, (3, 6, 1): 0.95, (2, 6, 2): 0.2})
     assert grid.errors[2, 0, 0] == -1
-    assert grid.errors[3, 5, 1] == 1
-    assert grid.errors[2, 5, 2] == -1  # a score of content should not notice a rotation
+    assert grid.errors[3, 6, 1] == 1
+    assert grid.errors[2, 6, 2] == -1  # a score of content should not notice a rotation
     assert np.abs(grid.errors).sum() == 3
     assert [claim.status for claim in judge(grid)] == ["fails", "holds", "holds"]
     summary = make_tables(grid)[0]
-    assert summary.rows[1][1:] == (1, "", "rotated 20° (corr. disc.)")
+    assert summary.rows[1][1:] == (1, "", "rotated 20° (correlated discrete)")
+
+
+def test_cells_are_named_by_what_they_have_in_common():
+    chosen = np.zeros((len(GENERATORS), len(ENCODERS)), dtype=bool)
+    chosen[:, 0], chosen[2:, 1], chosen[[0, 2], 2], chosen[[0, 3], 3] = True, True, True, True
+    assert list(name_cells(chosen)) == [
+        "identity",
+        "permuted, scaled (correlated)",
+        "monotone (continuous)",
+        "copies (independent continuous, correlated discrete)",
+    ]
 
 
 def test_the_recipe_runs_and_own_codes_follow_the_truth(tmp_path):
