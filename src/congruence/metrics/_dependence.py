@@ -69,7 +69,7 @@ def measure_row_dependence(pairing: Pairing, *, discrete_codes: bool, seed: int)
 
 
 def copies_note(found: Dependence) -> list[str]:
-    """What copies mean where they leave the verdict as it is: few of them, or codes that predict the factors exactly."""
+    """A note on copies that leave the verdict as it is: few of them, or codes that predict the factors exactly."""
     if not len(found.copies):
         return []
     rows = f"{len(found.copies)} of {found.n} rows {'is a copy' if len(found.copies) == 1 else 'are copies'} of others"

@@ -83,8 +83,9 @@ def measure_conditional(
 
     The regression is additive: polynomials in the rank of an ordered factor, a level for each class. Where it says that
     a code depends on one factor only, products of factors are added: of this factor with the others, and of any two,
-    so that a code which depends on others only jointly is not taken for pure. Codes are ranked, since an increasing function of a code is the same code; for factors that are
-    classes, values are used too, since the ranks of separate clumps of values hide what moves the code inside a clump.
+    so that a code which depends on others only jointly is not taken for pure. Codes are ranked, since an increasing
+    function of a code is the same code; for factors that are classes, values are used too, since the ranks of separate
+    clumps of values hide what moves the code inside a clump.
     """
     rng = np.random.default_rng([seed, 8])
     if len(z) > MOST_ROWS:
