@@ -130,9 +130,20 @@ def test_copies_and_clusters_stay_in_one_half(rng):
     assert 300 < len(one) < 700
 
 
-def test_rows_of_their_own_and_values_of_discrete_columns_are_units(rng):
-    assert units(prepared(rng.normal(size=(500, 3)))) is None
-    assert units(prepared(rng.integers(2, size=(5000, 3)).astype(float))) is None
+@pytest.mark.parametrize("d", [2, 3, 6, 10])
+def test_repeated_values_of_discrete_sources_are_no_copies(d, rng):
+    mixing = rng.normal(size=(d, d))
+    assert units(prepared(rng.normal(size=(500, d)))) is None
+    for levels in [levels for levels in (2, 3, 6) if levels**d < 1100]:  # of more values, few repeat
+        assert units(prepared(rng.integers(levels, size=(5000, d)) @ mixing)) is None
+
+
+@pytest.mark.parametrize("d", [2, 3, 10, 20])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_repeated_rows_are_copies_also_if_they_are_fewer_than_values_of_binary_sources(d, rounded, rng):
+    x = 100 * rng.normal(size=(400, d))
+    x = np.repeat(np.round(x) if rounded else x, 5, axis=0)
+    assert len(set(units(prepared(rng.permutation(x))))) == 400 or (rounded and d == 2)
 
 
 def test_halves_are_blocks_of_successive_rows_in_turn():

@@ -27,7 +27,8 @@ NEAR_LIMIT = 0.05  # distance from that limit within which another seed may deci
 BLOCKS = 16  # of successive rows: long ones for the sake of series, as many as an estimate of a variance needs
 FEWEST_BLOCKS = 4
 TWO_COMPONENTS_ERROR = 0.1  # radians: in a single plane, axes that do not exist are more often below `NOISE_PAIR_ERROR`
-COMPARED = 1000  # rows by which columns are told to be discrete
+COMPARED = 500  # distinct rows by which discrete sources are told from copies of rows
+FEWEST_VALUES = 16  # distinct rows, up to which they are values of discrete sources
 CHUNK = 2**20  # bytes of rows that are projected at a time
 ENOUGH, ROWS_PER_SQUARE = 30_000, 30  # rows of a half, in all or per squared number of components, that are enough
 ROUGH_TURN = 0.01  # radians that the components of a half may still turn: they are compared with `SAME_AXIS` alone
@@ -116,21 +117,23 @@ def units(prepared: PreparedRows, labels: Array | None = None) -> Array | None:
     None where every row is a unit of its own.
     """
     if labels is None:
-        value = _projection(prepared)
-        distinct = 1 + np.count_nonzero(np.diff(np.sort(value)))
-        binary = distinct <= 2.0 ** min(prepared.whitening.retained, 1000)  # as many as binary sources have
-        if distinct == len(value) or binary or _are_discrete(prepared):
+        labels = _projection(prepared)
+        distinct = np.unique(labels)
+        if len(distinct) == len(labels) or _are_discrete(distinct):
             return None
-        labels = value
     _, first, unit = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[unit]
 
 
-def _are_discrete(prepared: PreparedRows) -> bool:
-    """Whether no single column tells all distinct rows apart: equal rows are then values of discrete columns."""
-    here, at = prepared.gather(np.arange(min(len(prepared.data), COMPARED)))
-    some = to_numpy(here.data[at])
-    return max(len(np.unique(column)) for column in some.T) < len(np.unique(some, axis=0))
+def _are_discrete(distinct: Float) -> bool:
+    """Whether rows with these projections, rising, are values of discrete sources, which repeat without being copies.
+
+    Differences between values of few levels repeat, also if sources are mixed; those of other rows do not.
+    """
+    some = np.sort(np.random.default_rng(0).permutation(distinct)[:COMPARED])
+    differences = (some[:, None] - some)[np.tril_indices(len(some), -1)]
+    close = 1e-9 * (some[-1] - some[0])
+    return len(some) <= FEWEST_VALUES or 1 + (np.diff(np.sort(differences)) > close).sum() < len(differences) / 2
 
 
 def _projection(prepared: PreparedRows) -> Float:
