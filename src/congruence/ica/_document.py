@@ -194,7 +194,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     columns += [Column("resamples")] * resampled + [Column("halves")] * checked
     columns += [Column("starts", brief=not checked)] * with_starts + [Column("error")]
     columns += [Column("negentropy", brief=False)]
-    columns += [Column(name, brief=not resampled) for name in ("kurtosis", "skewness")]
+    columns += [Column("kurtosis", brief=not resampled)] + [Column("skewness")] * (not resampled)  # as wide as a page
     sure = "stable" if resampled else "identified"
     cells: list[tuple[Any, ...]] = [
         (
@@ -204,7 +204,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
             *([_fixed(row["returned"], 3)] if row["returned"] is not None else []),
             *([_fixed(row["agreement"], 3)] if row["agreement"] is not None else []),
             _angle(row["sampling_error"]),
-            *_shape(row),
+            *_shape(row)[: 2 if resampled else 3],
         )
         for row in rows
     ]
@@ -445,7 +445,7 @@ def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
         yield LOADING
     if resolution.profiles and resolution.profiles[0].explained:
         yield EXPLAINED
-    yield from SHAPE
+    yield from SHAPE[: 3 if resolution.stability is None else 2]
 
 
 def _badge(status: Status, problem: Problem | None, sure: str) -> Cell:

@@ -232,10 +232,10 @@ class Resolution(ComponentResult):
                 "more rows may resolve them."
             )
         if near := self._near_limit():
-            few = "it" if len(near) == 1 else "they"
+            of, are = ("correlation of", "is") if len(near) == 1 else ("correlations of", "are")
             yield (
-                f"Within {NEAR_LIMIT:g} of the limit of {SAME_AXIS:g} across starts or halves: {listing(near)}. With "
-                f"another seed {few} may count differently, and the number of identified components may change."
+                f"The {of} {listing(near)} across starts or halves {are} within {NEAR_LIMIT:g} of the limit of "
+                f"{SAME_AXIS:g}. Another seed may decide otherwise, and the number of identified components may change."
             )
         if unmixing.returned is None:
             yield (
