@@ -86,7 +86,7 @@ def test_errors_by_blocks_are_those_of_independent_components_on_a_mixture(rng):
     rotation = found.unmixing @ sample.whitening.inverse
     assert_allclose(robust.mean(), point_at(rotation, sample.source).pair_errors.mean(), rtol=0.25)
     assert (robust <= without_axes).all()
-    assert_allclose(without_axes.mean(), 1.4 * robust.mean(), rtol=0.2)
+    assert without_axes.mean() < 1.3 * robust.mean()
 
 
 def test_a_far_row_that_made_the_axes_counts_in_the_errors_for_rows_without_axes(rng):

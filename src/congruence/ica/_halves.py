@@ -204,7 +204,7 @@ def pair_errors(sample: Sample, unmixing: Float, block: Array) -> tuple[Float, F
         scores = sample.prepared.passes(white, at).scores(rotation)
         pushed = sign * (scores.cross - own[:, None] * scores.second)
         variance += np.square(share * (pushed - pushed.T + size[:, None] * scores.second))
-        bent = share * sign * (scores.curvature - own[:, None])
+        bent = share * sign * (scores.curvature - np.diag(scores.cross)[:, None])
         bent = bent + bent.T
         curvature, square, weighted = curvature + bent, square + bent**2, weighted + share * bent
     spread = np.maximum(square - 2 * curvature * weighted + curvature**2 * np.square(shares).sum(), 0)

@@ -168,8 +168,8 @@ def _add_products(
         pure = (own > 0) & (leak <= LEAK**2 * own)
     jointly = np.zeros(len(explained))
     if pure.any() and design.pairs.shape[1]:
-        (more,) = _held_out(np.hstack([design.x, design.pairs]), y, code, design.fold, [slice(None)])
-        jointly = np.maximum(more - explained, 0)
+        (whole,) = _held_out(np.hstack([design.x, design.pairs]), y, code, design.fold, [slice(None)])
+        jointly = np.maximum(whole - explained, 0)
     for place, k in enumerate(live):
         for j in np.flatnonzero(pure[k]):
             of_code, more = y[:, code == j], 0.0
