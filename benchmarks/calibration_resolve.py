@@ -51,8 +51,21 @@ def gaussian(rng: np.random.Generator, n: int, d: int) -> Sample:
     return Sample(rng.normal(size=(n, d)), None)
 
 
-def spherical_t(df: int, rng: np.random.Generator, n: int, d: int) -> Sample:
+def spherical_t(df: float, rng: np.random.Generator, n: int, d: int) -> Sample:
     return Sample(rng.normal(size=(n, d)) / np.sqrt(rng.chisquare(df, size=(n, 1)) / df), None)
+
+
+def spherical_lognormal(rng: np.random.Generator, n: int, d: int) -> Sample:
+    return Sample(rng.normal(size=(n, d)) * np.exp(rng.normal(size=(n, 1))), None)
+
+
+def spherical_pairs(rng: np.random.Generator, n: int, d: int) -> Sample:
+    """Independent spherical planes of Student's t with 3 degrees of freedom: planes exist, axes in them do not."""
+    return Sample(np.hstack([spherical_t(3, rng, n, 2).x for _ in range(d // 2)]), None)
+
+
+def rare_scale(rng: np.random.Generator, n: int, d: int) -> Sample:
+    return Sample(rng.normal(size=(n, d)) * np.where(rng.random((n, 1)) < 0.02, 8.0, 1.0), None)
 
 
 def repeated_often(rng: np.random.Generator, n: int, d: int) -> Sample:
@@ -181,10 +194,15 @@ def resolve() -> Iterator[Cell]:
         yield cell(f"Gaussian, AR 0.98{few}", 2000, d, series, none)
         yield cell(f"Gaussian, 40 clusters, given{few}", 2000, d, partial(clustered, count=40), none)
     for d in (2, 3):
-        yield cell("spherical t3, few rows", 500, d, partial(spherical_t, 3), none)
+        for n in (500, 2000):
+            yield cell("spherical t3", n, d, partial(spherical_t, 3), none)
+            yield cell("spherical t2.5", n, d, partial(spherical_t, 2.5), none)
+            yield cell("spherical, lognormal scales", n, d, spherical_lognormal, none)
+            yield cell("Gaussian, 2 % of rows times 8", n, d, rare_scale, none)
+    yield cell("spherical planes, t3", 2000, 4, spherical_pairs, none)
     yield cell("Gaussian, rows 100x", 20_000, 5, repeated_often, none)
     yield cell("10 non-Gaussian and 10 Gaussian sources", 5000, 20, partial(mixture, gaussians=10), both)
-    for n, d in ((2000, 6), (5000, 16), (20_000, 64)):
+    for n, d in ((500, 3), (2000, 2), (2000, 6), (5000, 16), (20_000, 64)):
         yield cell("mixture", n, d, mixture, both)
     left = (rate("error_left exceeded", is_limit_exceeded, most=0.05),)
     for n, d in ((20_000, 4), (40_000, 10)):

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from congruence.ica._passes import Passes, contrast_named
+from congruence.ica._contrasts import contrast_named
+from congruence.ica._passes import Passes
 from congruence.ica._solver import random_gradient, random_rotation, solve
 from congruence.ica._spectral import random_start_rows, rows_needed, spectral_rotation
 

@@ -14,7 +14,8 @@ from congruence import ICA, Whitener, component_stability
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.ica import _passes as passes
 from congruence.ica import components
-from congruence.ica._passes import CONTRASTS, DaskPasses, Passes
+from congruence.ica._contrasts import CONTRASTS
+from congruence.ica._passes import DaskPasses, Passes
 from congruence.ica._solver import random_rotation
 from congruence.ica._whitening import METHODS
 from congruence.ica.profiles import profile_components

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence import ICA
-from congruence.ica._passes import Passes, contrast_named
+from congruence.ica._contrasts import contrast_named
+from congruence.ica._passes import Passes
 
 torch = pytest.importorskip("torch")
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")

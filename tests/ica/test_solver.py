@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_limits
 
 from congruence.errors import InputError
-from congruence.ica._passes import CONTRASTS, Passes, contrast_named
+from congruence.ica._contrasts import CONTRASTS, contrast_named
+from congruence.ica._passes import Passes
 from congruence.ica._solver import _direction, point_at, polar, random_gradient, random_rotation, solve
 from congruence.ica._spectral import nearer, random_start_rows, rows_needed, spectral_rotation
 

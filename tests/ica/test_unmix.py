@@ -4,7 +4,8 @@ from numpy.testing import assert_allclose
 
 from congruence import ICA
 from congruence.errors import NotConvergedWarning
-from congruence.ica._passes import Passes, contrast_named
+from congruence.ica._contrasts import contrast_named
+from congruence.ica._passes import Passes
 from congruence.ica.components import unmix, unmix_rows
 from congruence.maps.matching import strong_mcc
 from congruence.rows.engine import Rows

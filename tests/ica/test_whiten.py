@@ -140,6 +140,17 @@ def test_fewer_rows_than_dimensions_have_their_rank(rng):
     assert covariance_error(whitener.transform(x), 5) < 1e-9
 
 
+@pytest.mark.parametrize("method", ["pca", "zca"])
+def test_directions_of_rounding_alone_are_left_out_of_real_rows(method, data_folder):
+    """Ten columns of this layer are constant; the sums of its rows show up to five more directions than there are."""
+    x = np.load(data_folder / "modelpairs" / "admet_cls_seed2.npy").astype(np.float64)
+    whitener = Whitener(method).fit(x)
+    assert whitener.rank_ == np.linalg.matrix_rank(x - x.mean(0)) == 290
+    values = np.linalg.eigvalsh(np.cov(whitener.transform(x), rowvar=False))
+    assert_allclose(values[-290:], 1, atol=1e-3)
+    assert_allclose(values[:-290], 0, atol=1e-3)
+
+
 def test_tensors_come_back_as_tensors():
     torch = pytest.importorskip("torch")
     x = torch.tensor(rows("plain"), dtype=torch.float32)

@@ -48,6 +48,18 @@ def test_copies_of_rows_are_said(rng):
     assert result.to_dict()["numbers"]["dependence"]["copies"] == 800
 
 
+@pytest.mark.parametrize(("noise", "copies"), [(0.0, 300), (0.3, 6)])
+def test_copies_that_leave_the_verdict_as_it_is_are_noted(noise, copies, rng):
+    """Codes that predict the factors exactly, or few copies."""
+    row = np.append(np.arange(600 - copies), np.arange(copies))
+    s = rng.normal(size=(600, 2))
+    z = s @ [[1.0, 0.1], [0.0, 1.0]] + noise * rng.normal(size=(600, 2))
+    result = evaluate(z[row], s[row], **QUICK)
+    assert result.status == "holds"
+    assert f"{copies} of 600 rows are copies of others" in " ".join(map(str, result.notes))
+    assert "copies" not in " ".join(map(str, evaluate(z, s, **QUICK).notes))
+
+
 @pytest.mark.parametrize("kind", ["numbers", "classes", "sorted classes", "sorted grid"])
 def test_independent_rows_are_not_suspected(kind, rng):
     s = rng.normal(size=(600, 3)) if kind == "numbers" else rng.integers(0, 4, size=(600, 3)).astype(float)

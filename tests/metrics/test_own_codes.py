@@ -72,6 +72,15 @@ def test_a_code_that_another_factor_modulates_is_not_pure(rng):
     assert set(evaluate(z, s, **QUICK).own_codes) == {"factor1"}
 
 
+@pytest.mark.parametrize("count", [3, 6])
+@pytest.mark.parametrize("classes", [0, 4])
+def test_a_code_that_two_other_factors_move_jointly_is_not_pure(count, classes, rng):
+    s = correlated(rng, 500, count, 0.0, classes)
+    z = s.copy()
+    z[:, 0] += 0.5 * s[:, 1] * s[:, 2]
+    assert set(evaluate(z, s, **QUICK).own_codes) == {f"factor{i}" for i in range(1, count)}
+
+
 def test_classes_without_order_and_quantised_codes_have_own_codes(rng):
     shape = rng.choice(["ball", "cone", "cube", "ring"], 600)
     place = {"ball": 2.0, "cone": 0.0, "cube": 3.0, "ring": 1.0}

@@ -24,7 +24,7 @@ from congruence.document import (
     share,
 )
 from congruence.formatting import count, elided, fixed, number, percent
-from congruence.ica._halves import SAME_AXIS
+from congruence.ica._halves import SAME_AXIS, TWO_COMPONENTS_ERROR
 from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR
 from congruence.ica.profiles import EDGES, PROFILED
 from congruence.ica.resolution import LISTED
@@ -54,13 +54,14 @@ BADGES: dict[Problem, str] = {
 ERROR = (
     "error",
     "the standard error of an axis, as an angle: how far it would typically turn on other rows of the same kind. With "
-    "the check on halves it is estimated from blocks of successive rows; without, it assumes independent components "
-    "and independent rows, and is too small where they are not. More rows make it smaller.",
+    "the check on halves it is estimated from blocks of successive rows, and an axis that a few far rows determine "
+    "counts as uncertain, even if its error is small; without, the error assumes independent components and "
+    "independent rows, and is too small where they are not. More rows make it smaller.",
 )
 RESAMPLES = (
     "resamples",
     "the correlation with the same component of a fit on bootstrap resamples of the rows: the median, and below it the "
-    "90 % interval. A component is stable if the interval lies above 0.9. Gaussian components may have high "
+    f"90 % interval. A component is stable if the interval lies above {SAME_AXIS}. Gaussian components may have high "
     "correlations, since resamples share rows and hence the noise that was fitted.",
 )
 STARTS = (
@@ -193,7 +194,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     columns += [Column("resamples")] * resampled + [Column("halves")] * checked
     columns += [Column("starts", brief=not checked)] * with_starts + [Column("error")]
     columns += [Column("negentropy", brief=False)]
-    columns += [Column(name, brief=not resampled) for name in ("kurtosis", "skewness")]
+    columns += [Column("kurtosis", brief=not resampled)] + [Column("skewness")] * (not resampled)  # as wide as a page
     sure = "stable" if resampled else "identified"
     cells: list[tuple[Any, ...]] = [
         (
@@ -203,7 +204,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
             *([_fixed(row["returned"], 3)] if row["returned"] is not None else []),
             *([_fixed(row["agreement"], 3)] if row["agreement"] is not None else []),
             _angle(row["sampling_error"]),
-            *_shape(row),
+            *_shape(row)[: 2 if resampled else 3],
         )
         for row in rows
     ]
@@ -418,9 +419,14 @@ def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
     unmixing = resolution.components.unmixing
     criteria = []
     if not math.isnan(unmixing.sampling_error.sum()):
-        limits = [f"{math.degrees(limit):.1f}°" for limit in (NOISE_ERROR, NOISE_PAIR_ERROR)]
-        one = f"{limits[1]} towards any one other component" if unmixing.k > 2 else "4.6° of two components"
-        criteria.append(f"distinguishable from Gaussian noise (error below {limits[0]}, and below {one})")
+        two = unmixing.k == 2 and unmixing.returned is not None
+        total, one = (
+            f"{math.degrees(limit):.1f}°" for limit in (NOISE_ERROR, TWO_COMPONENTS_ERROR if two else NOISE_PAIR_ERROR)
+        )
+        criteria.append(
+            f"distinguishable from Gaussian noise (error below {total}, and below {one} towards any one other "
+            "component)"
+        )
     if unmixing.agreement is not None:
         criteria.append(f"found from every random start (correlation of at least {SAME_AXIS})")
     if unmixing.returned is not None:
@@ -439,7 +445,7 @@ def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
         yield LOADING
     if resolution.profiles and resolution.profiles[0].explained:
         yield EXPLAINED
-    yield from SHAPE
+    yield from SHAPE[: 3 if resolution.stability is None else 2]
 
 
 def _badge(status: Status, problem: Problem | None, sure: str) -> Cell:

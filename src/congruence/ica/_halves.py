@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import chi2, t
 
 from congruence.arrays import Array, Float, row_chunks, to_numpy
+from congruence.ica._passes import few_of
 from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR, polar
 from congruence.ica._spectral import NARROW, rows_needed
 from congruence.rows.algebra import eigh
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from congruence.ica.components import PreparedRows, Sample, Unmixing
 
 SAME_AXIS = 0.9  # correlation from which two fits count as having found the same component
+NEAR_LIMIT = 0.05  # distance from that limit within which another seed may decide otherwise
 BLOCKS = 16  # of successive rows: long ones for the sake of series, as many as an estimate of a variance needs
 FEWEST_BLOCKS = 4
-TWO_COMPONENTS_ERROR = 0.08  # radians: in a single plane, axes that do not exist are often below `NOISE_PAIR_ERROR`
-COMPARED = 1000  # rows by which columns are told to be discrete
+TWO_COMPONENTS_ERROR = 0.1  # radians: in a single plane, axes that do not exist are more often below `NOISE_PAIR_ERROR`
+COMPARED = 500  # distinct rows by which discrete sources are told from copies of rows
+FEWEST_VALUES = 16  # distinct rows, up to which they are values of discrete sources
 CHUNK = 2**20  # bytes of rows that are projected at a time
 ENOUGH, ROWS_PER_SQUARE = 30_000, 30  # rows of a half, in all or per squared number of components, that are enough
 ROUGH_TURN = 0.01  # radians that the components of a half may still turn: they are compared with `SAME_AXIS` alone
@@ -38,6 +41,7 @@ def check_components(
     labels: Array | None,
     rng: np.random.Generator,
     *,
+    starts: int,
     tol: float,
     max_iter: int,
 ) -> Unmixing:
@@ -55,6 +59,8 @@ def check_components(
         The cluster of every row.
     rng : Generator
         Of the starts on the halves.
+    starts : int
+        Of the fit to all rows. Each half has as many, or one where rows are so many that starts hardly matter.
     tol, max_iter : float, int
         Of the solver.
     """
@@ -64,18 +70,20 @@ def check_components(
         return replace(unmixing, returned=unknown, identified=np.zeros(unmixing.k, dtype=bool))
     most = max(ENOUGH, ROWS_PER_SQUARE * unmixing.k**2)
     halves = [half if rows is None else rows[half] for half in halves_of(block, most)]
-    returned = _returned(prepared, unmixing, halves, rng, tol, max_iter)
+    options = {"tol": max(tol, ROUGH_TURN), "max_iter": max_iter}
+    options["starts"] = starts if few_of(unmixing.n, unmixing.k) is None else 1
+    returned = _returned(prepared, unmixing, halves, rng, options)
     sure, error = returned >= SAME_AXIS, unmixing.sampling_error
     if not np.isnan(error).any():
-        pairs = pair_errors(prepared.subset(rows), unmixing.unmixing, block)
-        error, largest = np.sqrt(np.square(pairs).sum(1)), pairs.max(1, initial=0)
+        pairs, without_axes = pair_errors(prepared.subset(rows), unmixing.unmixing, block)
+        error = np.sqrt(np.square(pairs).sum(1))
         limit = NOISE_PAIR_ERROR if unmixing.k > 2 else TWO_COMPONENTS_ERROR
-        sure &= (error < NOISE_ERROR) & (largest < limit)
+        sure &= (error < NOISE_ERROR) & (without_axes.max(1, initial=0) < limit)
     return replace(unmixing, returned=returned, sampling_error=error, identified=unmixing.identified & sure)
 
 
 def _returned(
-    prepared: PreparedRows, unmixing: Unmixing, halves: list[Array], rng: np.random.Generator, tol: float, max_iter: int
+    prepared: PreparedRows, unmixing: Unmixing, halves: list[Array], rng: np.random.Generator, options: dict[str, Any]
 ) -> Float:
     """The smallest |correlation| between a component and its partners on both halves, all three pairs, (k,)."""
     space = whitened_space(prepared)
@@ -83,9 +91,12 @@ def _returned(
     partners, found = [], []
     for half in halves:
         sample = prepared.resample(half, gather=False)
-        options: dict[str, Any] = {"tol": max(tol, ROUGH_TURN), "max_iter": max_iter}
         if too_few_for_own_start(len(half), unmixing.k) and sample.whitening.retained == unmixing.k:
-            options |= {"start": polar(unmixing.unmixing @ sample.whitening.inverse), "near": True}
+            options = options | {
+                "start": polar(unmixing.unmixing @ sample.whitening.inverse),
+                "near": True,
+                "starts": 1,
+            }
         fit = sample.unmix(seed=rng, **options)
         theirs = directions(fit.unmixing, space)
         match = np.abs(ours @ theirs.T)
@@ -106,21 +117,23 @@ def units(prepared: PreparedRows, labels: Array | None = None) -> Array | None:
     None where every row is a unit of its own.
     """
     if labels is None:
-        value = _projection(prepared)
-        distinct = 1 + np.count_nonzero(np.diff(np.sort(value)))
-        binary = distinct <= 2.0 ** min(prepared.whitening.retained, 1000)  # as many as binary sources have
-        if distinct == len(value) or binary or _are_discrete(prepared):
+        labels = _projection(prepared)
+        distinct = np.unique(labels)
+        if len(distinct) == len(labels) or _are_discrete(distinct):
             return None
-        labels = value
     _, first, unit = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[unit]
 
 
-def _are_discrete(prepared: PreparedRows) -> bool:
-    """Whether no single column tells all distinct rows apart: equal rows are then values of discrete columns."""
-    here, at = prepared.gather(np.arange(min(len(prepared.data), COMPARED)))
-    some = to_numpy(here.data[at])
-    return max(len(np.unique(column)) for column in some.T) < len(np.unique(some, axis=0))
+def _are_discrete(distinct: Float) -> bool:
+    """Whether rows with these projections, rising, are values of discrete sources, which repeat without being copies.
+
+    Differences between values of few levels repeat, also if sources are mixed; those of other rows do not.
+    """
+    some = np.sort(np.random.default_rng(0).permutation(distinct)[:COMPARED])
+    differences = (some[:, None] - some)[np.tril_indices(len(some), -1)]
+    close = 1e-9 * (some[-1] - some[0])
+    return len(some) <= FEWEST_VALUES or 1 + (np.diff(np.sort(differences)) > close).sum() < len(differences) / 2
 
 
 def _projection(prepared: PreparedRows) -> Float:
@@ -165,12 +178,17 @@ def halves_of(block: Array, most: int) -> tuple[Array, Array]:
     return one, other
 
 
-def pair_errors(sample: Sample, unmixing: Float, block: Array) -> Float:
+def pair_errors(sample: Sample, unmixing: Float, block: Array) -> tuple[Float, Float]:
     """Standard error of component i in the direction of component j, in radians, (k, k), by a sandwich estimate.
 
     The variance of the score of a rotation in a plane is that of its sums over blocks, and its derivative is that of
     these rows: components need not be independent, nor rows. For independent ones it is eq. 11 of Tichavský, Koldovský
     & Oja 2006, which `_solver.Point.pair_errors` uses. At most a right angle, as where the contrast has no maximum.
+
+    The second matrix are errors for rows without axes. There the contrast in a plane is a sum of waves, one per row,
+    cos 4(angle - phase) with random phases. A far row draws the maximum to itself, and then has no score: what it
+    contributes is seen in the curvature, which has 16 times the variance of the score over all phases. So the variance
+    is the mean of that of the score and a 16th of that of the curvature, where this is larger than the first alone.
     """
     white, source = sample.whitening, sample.source
     rotation = polar(unmixing @ white.inverse)
@@ -178,20 +196,27 @@ def pair_errors(sample: Sample, unmixing: Float, block: Array) -> Float:
     cross, slope = to_numpy(averages.cross), to_numpy(averages.slope)
     own = np.diag(cross)
     size, sign = np.abs(slope - own), np.where(slope >= own, 1.0, -1.0)[:, None]
-    variance, curvature = np.zeros_like(cross), np.zeros_like(cross)
-    count = int(block.max()) + 1
-    for part in range(count):
+    variance, curvature, square, weighted = (np.zeros_like(cross) for _ in range(4))
+    shares = np.bincount(block) / len(block)
+    for part, share in enumerate(shares):
         index = np.flatnonzero(block == part)
         at = index if sample.index is None else sample.index[index]
-        scores, share = sample.prepared.passes(white, at).scores(rotation), len(index) / source.n
+        scores = sample.prepared.passes(white, at).scores(rotation)
         pushed = sign * (scores.cross - own[:, None] * scores.second)
         variance += np.square(share * (pushed - pushed.T + size[:, None] * scores.second))
-        curvature += share * sign * (scores.curvature - own[:, None])
-    curvature += curvature.T
-    few = t.ppf(0.975, count - 1) / 1.96  # a variance of few blocks is often too small
+        bent = share * sign * (scores.curvature - np.diag(scores.cross)[:, None])
+        bent = bent + bent.T
+        curvature, square, weighted = curvature + bent, square + bent**2, weighted + share * bent
+    spread = np.maximum(square - 2 * curvature * weighted + curvature**2 * np.square(shares).sum(), 0)
+    few = t.ppf(0.975, len(shares) - 1) / 1.96  # a variance of few blocks is often too small
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = few * np.sqrt(variance * count / (count - 1)) / np.maximum(curvature, 0)
-    return np.where(np.eye(len(error), dtype=bool), 0.0, np.minimum(error, np.pi / 2))
+        scale = few * np.sqrt(len(shares) / (len(shares) - 1)) / np.maximum(curvature, 0)
+        errors = (
+            np.minimum(scale * np.sqrt(one), np.pi / 2)
+            for one in (variance, np.maximum(variance, (variance + spread / 16) / 2))
+        )
+        error, without_axes = (np.where(np.eye(len(cross), dtype=bool), 0.0, one) for one in errors)
+    return error, without_axes
 
 
 def error_limit(pairs: Float) -> Float:

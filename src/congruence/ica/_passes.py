@@ -1,4 +1,4 @@
-"""Contrasts, and passes over the rows: the averages that a step of the solver needs, at the current rotation.
+"""Passes over the rows: the averages that a step of the solver needs, at the current rotation.
 
 The whitening is folded into the rotation, so that rows are read where they are stored, once per pass, and not copied;
 only rows so far from round that float32 products would lose their small directions are whitened first. Rows are
@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, library, single_threaded, to_numpy, to_tensor
-from congruence.checks import check_choice
+from congruence.arrays import Array, Float, is_tensor, single_threaded, to_numpy, to_tensor
 from congruence.errors import TableError
+from congruence.ica._contrasts import Contrast, Sums, column_sums
 from congruence.memory import room_for
 from congruence.rows.algebra import blas_threads, one_thread
 from congruence.rows.blocks import DaskRows, Partition, merged, persist
@@ -40,86 +40,6 @@ MAPPED_CACHE = 2**28  # the same, where the rows are on disk
 DEVICE_SHARE = 0.4  # of the free memory of a GPU that a copy of the rows may take
 HOST_BYTES = 2**33  # the same, where the device of torch is the CPU
 WORTH_A_KERNEL = 2**28  # numbers in all rows from which compiling a GPU kernel (a second) saves time
-
-Sums = tuple[Any, Any]  # of g'(s) and g(s)^2 over the rows, each (k,)
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """A contrast function G, which measures how far a component s of unit variance is from Gaussian; g = G'."""
-
-    name: str
-    apply: Callable[[Any], Sums]  # turns s (n, k) into g(s) in place
-    value: Callable[[Any], Any]  # G(s), elementwise
-    derivative: Callable[[Any, Any], Any]  # g'(s) from s and g(s), elementwise
-    gaussian: float  # the expectation of G for a standard Gaussian
-    slope: float  # sup |g|
-    curvature: float  # sup |g'|
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return contrast_named, (self.name,)  # its functions cannot be sent to another process
-
-
-def _column_sums(a: Any, b: Any) -> Any:
-    if is_tensor(a):
-        return (a * b).sum(0, dtype=library(a).float64)  # torch's einsum is seven times slower on a GPU
-    return np.einsum("ij,ij->j", a, b)  # without a copy
-
-
-def _logcosh(s: Any) -> Sums:
-    library(s).tanh(s, out=s)
-    power = _column_sums(s, s)
-    return s.shape[0] - power, power
-
-
-def _logcosh_value(s: Any) -> Any:
-    xp, size = library(s), abs(s)
-    return size + xp.log(1 + xp.exp(-2 * size)) - float(np.log(2))  # log1p is slow in float32
-
-
-def _exp(s: Any) -> Sums:
-    square = s * s
-    weight = library(s).exp(square * -0.5)
-    slope = _column_sums(1 - square, weight)
-    s *= weight
-    return slope, _column_sums(s, s)
-
-
-def _exp_value(s: Any) -> Any:
-    return -library(s).exp(s * s * -0.5)
-
-
-def _exp_derivative(s: Any, g: Any) -> Any:
-    square = s * s
-    return (1 - square) * library(s).exp(square * -0.5)
-
-
-def _cube(s: Any) -> Sums:
-    square = s * s
-    slope = 3 * square.sum(0)
-    s *= square
-    return slope, _column_sums(s, s)
-
-
-CONTRASTS = {
-    contrast.name: contrast
-    for contrast in (
-        Contrast(
-            "logcosh", _logcosh, _logcosh_value, lambda s, g: 1 - g * g, 0.3745672075, 1.0, 1.0
-        ),  # E[log cosh] by quadrature
-        Contrast(
-            "exp", _exp, _exp_value, _exp_derivative, -(0.5**0.5), float(np.exp(-0.5)), 1.0
-        ),  # for very heavy tails
-        Contrast(
-            "cube", _cube, lambda s: s**4 / 4, lambda s, g: 3 * s * s, 0.75, float("inf"), float("inf")
-        ),  # kurtosis; not robust
-    )
-}
-
-
-def contrast_named(name: str) -> Contrast:
-    """Return the contrast of that name."""
-    return CONTRASTS[check_choice("contrast", name, CONTRASTS)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,8 +226,8 @@ class Passes:
         for _, s in self._components(parts, matrix):
             square = s * s
             sums[0] += self.contrast.value(s).sum(0, dtype=self.xp.float64)
-            sums[1] += _column_sums(square, s)
-            sums[2] += _column_sums(square, square)
+            sums[1] += column_sums(square, s)
+            sums[2] += column_sums(square, square)
         return (sums,)
 
     def _components(self, parts: list[slice], matrix: Any) -> Iterator[tuple[Any, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float
+from congruence.arrays import Array, Float
 from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.rows.algebra import eigh, principal_axes, scaled_axes
@@ -25,6 +25,7 @@ METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
 # smaller ones, they are read again.
 BLURRED = 1e-8
 RESOLVED = np.finfo(np.float64).eps / np.sqrt(BLURRED)  # times the width: what reading them twice resolves
+SPURIOUS = 0.01  # variance, where 1 is expected: directions with less are rounding
 SMALLEST = 1e-250  # of squares, below which smaller ones underflow
 
 Reread = Callable[[Float, Float], Moments]  # reads the rows once more: the moments of (x - mean) @ matrix
@@ -96,7 +97,10 @@ def fit_whitening(
     units = np.divide(1.0, columns, out=np.zeros(moments.d), where=columns > 0)  # constant columns have no weight
     matrix, inverse = matrix * units, inverse * columns[:, None]
     if reread is not None and not shrunk and deviations[k - 1] ** 2 < BLURRED * deviations[0] ** 2:
-        matrix, inverse = _corrected(matrix, inverse, moments.mean, reread, lower=method == "cholesky")
+        matrix, inverse, real = _corrected(matrix, inverse, moments.mean, reread, lower=method == "cholesky")
+        if not real.all():  # the smallest directions are rounding
+            k = len(matrix)
+            axes, deviations = axes[:, : len(real)][:, real], deviations[:k]
     if method.startswith("zca"):
         matrix, inverse = axes @ matrix, inverse @ axes.T
     return Whitening(moments.mean, matrix, inverse, len(deviations), deviations**2, k, scale, shrunk)
@@ -178,17 +182,23 @@ def _retained(variances: Float, n_components: int | float | None) -> int:
     return min(int(n_components), rank)
 
 
-def _corrected(matrix: Float, inverse: Float, mean: Float, reread: Reread, *, lower: bool) -> tuple[Float, Float]:
+def _corrected(
+    matrix: Float, inverse: Float, mean: Float, reread: Reread, *, lower: bool
+) -> tuple[Float, Float, Array]:
     """The same whitening without the correlation that rounding left, which one more pass over the rows measures.
 
-    A triangular matrix stays triangular; any other is changed as little as possible.
+    A triangular matrix stays triangular; any other is changed as little as possible. Also returns which directions
+    are real, (k,): those in which the rows hardly vary after all are left out.
     """
     left = reread(mean, matrix.T).finish()
+    real = np.diag(left) > SPURIOUS
+    left, matrix, inverse = left[real][:, real], matrix[real], inverse[:, real]
     if lower:
         root = linalg.cholesky(left, lower=True)
-        return linalg.solve_triangular(root, matrix, lower=True), inverse @ root
+        return linalg.solve_triangular(root, matrix, lower=True), inverse @ root, real
     values, vectors = eigh(left)
-    return (vectors / np.sqrt(values)) @ vectors.T @ matrix, inverse @ (vectors * np.sqrt(values)) @ vectors.T
+    back = (vectors * np.sqrt(values)) @ vectors.T
+    return (vectors / np.sqrt(values)) @ vectors.T @ matrix, inverse @ back, real
 
 
 def _triangular(axes: Float, deviations: Float, rounding: Float) -> tuple[Float, Float]:

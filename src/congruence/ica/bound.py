@@ -15,7 +15,8 @@ import numpy as np
 from congruence.arrays import to_numpy
 from congruence.errors import InputError
 from congruence.formatting import number
-from congruence.ica._passes import Passes, contrast_named
+from congruence.ica._contrasts import contrast_named
+from congruence.ica._passes import Passes
 from congruence.ica._solver import random_rotation, solve
 from congruence.maps._diameter import diameter
 from congruence.maps.groups import fit_map

@@ -19,8 +19,9 @@ from congruence.arrays import Array, Float, as_matrix, resolve_device, to_numpy
 from congruence.checks import check_integers, check_number
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.formatting import count
+from congruence.ica._contrasts import Contrast, contrast_named
 from congruence.ica._halves import SAME_AXIS, blocks_of, check_components, error_limit, pair_errors, units
-from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
+from congruence.ica._passes import AnyPasses, DaskPasses, Passes
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
 from congruence.ica._spectral import nearer, rows_needed
 from congruence.ica._whitening import Reread, Whitening, fit_whitening, largest_positive
@@ -185,7 +186,8 @@ def components_of(
         index = None if rows == "all" or int(rows) >= n else np.sort(rng.permutation(n)[: int(rows)])
         unmixing = prepared.subset(index).unmix(start=start, **options)
     if check:
-        limits = {"tol": options.get("tol", TOLERANCE), "max_iter": options.get("max_iter", MAX_ITER)}
+        limits: dict[str, Any] = {"starts": 1, "tol": TOLERANCE, "max_iter": MAX_ITER}
+        limits |= {name: options[name] for name in limits if name in options}
         unmixing = check_components(prepared, unmixing, index, labels, rng, **limits)
         if left is not None and not np.isnan(unmixing.sampling_error).any():
             left = _upper_limit(prepared, unmixing, index)  # of the components that are still identified
@@ -243,7 +245,7 @@ def _upper_limit(prepared: PreparedRows, fit: Unmixing, index: Array | None, lef
     if np.isnan(fit.sampling_error).any():
         return left * float(np.sqrt(f.ppf(0.95, fit.k - 1, fit.k - 1)))  # two such angles are equally distributed
     block = blocks_of(units(prepared), len(prepared.data), index)
-    pairs = pair_errors(prepared.subset(index), fit.unmixing, block)
+    pairs, _ = pair_errors(prepared.subset(index), fit.unmixing, block)
     limit = _nine_in_ten(error_limit(pairs[fit.identified]))
     return limit if np.isnan(left) else max(left, limit)
 

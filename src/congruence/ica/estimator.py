@@ -191,7 +191,7 @@ class ICA(LinearEstimator):
         Where rows are few for so many components, a start is random eigenvectors of fourth cumulants.
     check : bool
         Whether identified components must also return on two disjoint halves of the rows, each fitted from its own
-        start. Successive rows, equal rows and those of a cluster stay together. Takes about as long as the fit.
+        starts. Successive rows, equal rows and those of a cluster stay together. Takes about as long as the fit.
     rows : int, "all" or "auto"
         Number of rows used to fit the rotation, chosen at random. "auto" uses as many as two disjoint halves need to
         agree, and reports a limit of the remaining error in `error_left_`. The whitening always uses all rows.
@@ -227,8 +227,9 @@ class ICA(LinearEstimator):
     identified_ : (k,) of bool
         Whether the component is distinguishable from noise (an error below 0.2 in all, and below 0.12 in the direction
         of any one other component) and agrees across all starts (correlation of at least 0.9). With `check` also by
-        the error from blocks (below 0.08 of two components), and only if it returns on disjoint halves of the rows
-        (correlation of at least 0.9). Without, axes that exist on these rows alone count, too.
+        errors from blocks (below 0.1 of two components), in which a few far rows cannot determine an axis, and only if
+        it returns on disjoint halves of the rows (correlation of at least 0.9). Without, axes that exist on these rows
+        alone count, too.
     agreement_ : (k,) or None
         Smallest correlation with the same component of another start.
     returned_ : (k,) or None

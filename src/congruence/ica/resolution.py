@@ -11,7 +11,8 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.formatting import count, percent
-from congruence.ica._halves import SAME_AXIS
+from congruence.ica._halves import NEAR_LIMIT, SAME_AXIS
+from congruence.ica._solver import NOISE_ERROR
 from congruence.ica.components import Components, advice, fewer_than_requested
 from congruence.ica.estimator import ICA
 from congruence.ica.loadings import Loading
@@ -230,6 +231,12 @@ class Resolution(ComponentResult):
                 "Where components depend on the start, several rotations are nearly equally good. Fewer components or "
                 "more rows may resolve them."
             )
+        if near := self._near_limit():
+            of, are = ("correlation of", "is") if len(near) == 1 else ("correlations of", "are")
+            yield (
+                f"The {of} {listing(near)} across starts or halves {are} within {NEAR_LIMIT:g} of the limit of "
+                f"{SAME_AXIS:g}. Another seed may decide otherwise, and the number of identified components may change."
+            )
         if unmixing.returned is None:
             yield (
                 "Components were not checked on disjoint halves of the rows (check=False, --no-check), so axes that "
@@ -247,6 +254,17 @@ class Resolution(ComponentResult):
             )
         if self.stability is not None:
             yield from self.stability.notes
+
+    def _near_limit(self) -> list[str]:
+        """The components that are identified or not by a correlation near its limit."""
+        unmixing = self.components.unmixing
+        known = [part for part in (unmixing.agreement, unmixing.returned) if part is not None]
+        if not known or self.k == 1:
+            return []
+        distance = np.abs(np.min(known, axis=0) - SAME_AXIS)
+        decided = [problem in ("gaussian", "not converged", "uncertain") for problem in self.problems]
+        near = (distance < NEAR_LIMIT) & (unmixing.sampling_error < NOISE_ERROR) & ~np.array(decided)
+        return [f"ica{i}" for i in np.flatnonzero(near)]
 
     def _chosen_directions(self) -> Iterator[str]:
         """How the number of components came about, where that may not be what was meant."""

@@ -30,7 +30,7 @@ REASONS: dict[Problem, str] = {
     "not converged": "not converged",
     "unchecked": "in too few blocks or clusters of rows to be found again on halves",
     "halves": "not found again on disjoint halves of the rows",
-    "uncertain": "with too large a standard error of the axis",
+    "uncertain": "with an axis that the rows do not determine well enough",
     "resamples": "unstable across resamples",
 }
 

@@ -68,6 +68,14 @@ def measure_row_dependence(pairing: Pairing, *, discrete_codes: bool, seed: int)
     )
 
 
+def copies_note(found: Dependence) -> list[str]:
+    """A note on copies that leave the verdict as it is: few of them, or codes that predict the factors exactly."""
+    if not len(found.copies):
+        return []
+    rows = f"{len(found.copies)} of {found.n} rows {'is a copy' if len(found.copies) == 1 else 'are copies'} of others"
+    return [f"{rows}. Intervals are too narrow, because each copy counts as a row; leave copies out"]
+
+
 def dependence_sentence(found: Dependence) -> str:
     """What was found, and what to do."""
     if found.repeated:

@@ -16,7 +16,7 @@ from congruence.errors import InputError
 from congruence.ica.latents import WAYS, latent_components
 from congruence.metrics._conditions import check_conditions
 from congruence.metrics._dci import check_model
-from congruence.metrics._dependence import check_cluster, measure_row_dependence
+from congruence.metrics._dependence import check_cluster, copies_note, measure_row_dependence
 from congruence.metrics._encoding import (
     code_rows,
     correct_for_chance,
@@ -236,6 +236,8 @@ def _evaluate(
     conditional = measure_conditional(z, s, unit=pairing.unit, discrete_codes=options.discrete_codes, seed=options.seed)
     corrected = correct_for_chance(infomec, null)
     conditions = check_conditions(z, s, names, infomec, conditional, discrete_codes=options.discrete_codes)
+    dependence = measure_row_dependence(pairing, discrete_codes=options.discrete_codes, seed=options.seed)
+    copied = [] if dependence is None or dependence.matters else copies_note(dependence)
     near = results["structural_nearness"] if options.structural else None
     bins = BINS if options.sensitivity is True else options.sensitivity
     shown = np.sort(np.random.default_rng([options.seed, 6]).permutation(len(z))[:SAMPLE])
@@ -261,9 +263,9 @@ def _evaluate(
         sensitivity=tuple(sensitivity(z, s, bins=bins).rows) if bins is not False else (),
         sample=(z[shown], np.column_stack([factor.values[shown] for factor in s])),
         conditions=conditions.found(),
-        dependence=measure_row_dependence(pairing, discrete_codes=options.discrete_codes, seed=options.seed),
+        dependence=dependence,
         levels={factor.name: factor.levels for factor in s if factor.levels},
-        notes=(*map(Note, rows.notes), *_notes(pairing, measured, options)),
+        notes=(*map(Note, (*rows.notes, *copied)), *_notes(pairing, measured, options)),
         settings=_settings(rows, pairing, options),
         pictures=None if pictures is None else pictures(),
     )

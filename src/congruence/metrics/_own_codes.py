@@ -8,6 +8,8 @@ how much of a code does a factor explain beyond all other factors, and how much 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ MOST_ROWS = 20_000  # used at most
 FOLDS = 5
 _DEGREE = 5  # of polynomials in the rank of an ordered factor, at most
 _ROWS_PER_COLUMN = 20  # at least, for a higher degree
+_PRODUCT_ORDER = 2  # of the polynomials that are multiplied, at most
+_MOST_PRODUCTS = 300
 _MOST_CLASSES = 30  # with a column of their own
 _RIDGE = 1e-9  # of the mean square of a column: factors may be copies of each other
 
@@ -78,9 +82,10 @@ def measure_conditional(
     """Regress the codes (n, L) on the factors, on all but one and on each alone, and compare held-out errors.
 
     The regression is additive: polynomials in the rank of an ordered factor, a level for each class. Where it says that
-    a code depends on one factor only, products with the other factors are added, so that a code which they modulate is
-    not taken for pure. Codes are ranked, since an increasing function of a code is the same code; for factors that are
-    classes, values are used too, since the ranks of separate clumps of values hide what moves the code inside a clump.
+    a code depends on one factor only, products of factors are added: of this factor with the others, and of any two,
+    so that a code which depends on others only jointly is not taken for pure. Codes are ranked, since an increasing
+    function of a code is the same code; for factors that are classes, values are used too, since the ranks of separate
+    clumps of values hide what moves the code inside a clump.
     """
     rng = np.random.default_rng([seed, 8])
     if len(z) > MOST_ROWS:
@@ -91,8 +96,7 @@ def measure_conditional(
     explained, alone, by_others = np.zeros(z.shape[1]), own.copy(), np.zeros(len(s))
     if len(live) and len(z) >= 2 * FOLDS:
         fold = _folds(len(z), unit, rng)
-        columns = [_columns(s[k], _degree(len(z), len(live))) for k in live]
-        design = _Design(columns, [s[k].is_discrete or s[k].kind == "circular" for k in live], fold)
+        design = _Design([s[k] for k in live], fold)
         ranked, valued = (_targets(z, discrete_codes, ranks) for ranks in (True, False))
         own[live], leak[live], explained = design.compare(*ranked)
         alone[live], by_others[live] = explained - leak[live], design.explain_factors()
@@ -109,10 +113,12 @@ def measure_conditional(
 class _Design:
     """Columns of K factors and folds, for regressions on subsets of the factors."""
 
-    def __init__(self, columns: list[Float], classes: list[bool], fold: Array) -> None:
-        self.columns, self.classes, self.fold = columns, classes, fold
-        self.owner = np.repeat(np.arange(len(columns)), [part.shape[1] for part in columns])
-        self.x = np.column_stack([np.ones(len(fold)), *columns])
+    def __init__(self, factors: list[Factor], fold: Array) -> None:
+        degree = int(np.clip(len(fold) // (_ROWS_PER_COLUMN * len(factors)), 1, _DEGREE))
+        self.factors, self.fold = factors, fold
+        self.columns = [_columns(factor, degree) for factor in factors]
+        self.owner = np.repeat(np.arange(len(factors)), [part.shape[1] for part in self.columns])
+        self.x = np.column_stack([np.ones(len(fold)), *self.columns])
 
     def compare(self, y: Float, code: Array) -> tuple[Float, Float, Float]:
         """What each factor explains beyond the others, they beyond it, (K, L), and all together, (L,)."""
@@ -128,11 +134,22 @@ class _Design:
         """What the other factors explain of each factor, (K,), held out: of its rank, or of all its classes."""
         owner = np.append(-1, self.owner)
         found = []
-        for k, columns in enumerate(self.columns):
-            y = columns - columns.mean(0) if self.classes[k] else columns[:, :1]
+        for k, (factor, columns) in enumerate(zip(self.factors, self.columns, strict=True)):
+            several = factor.is_discrete or factor.kind == "circular"
+            y = columns - columns.mean(0) if several else columns[:, :1]
             (share,) = _held_out(self.x, y, np.zeros(y.shape[1], dtype=int), self.fold, [np.flatnonzero(owner != k)])
             found.append(share[0])
         return np.array(found)
+
+    @cached_property
+    def pairs(self) -> Float:
+        """Products of low-order columns of any two factors, (n, m): of as high an order as the rows allow, or none."""
+        most = min(_MOST_PRODUCTS, 2 * len(self.x) // _ROWS_PER_COLUMN)
+        for order in range(_PRODUCT_ORDER, 0, -1):
+            both = list(combinations([_columns(factor, order, levels=False) for factor in self.factors], 2))
+            if sum(a.shape[1] * b.shape[1] for a, b in both) <= most:
+                return np.hstack([self.x[:, :0], *((a[:, :, None] * b[:, None]).reshape(len(a), -1) for a, b in both)])
+        return self.x[:, :0]
 
     def products(self, k: int, y: Float) -> Float:
         """The other factors' columns times the fitted effect of factor k on y (n, m)."""
@@ -146,16 +163,21 @@ class _Design:
 def _add_products(
     own: Float, leak: Float, explained: Float, live: Array, design: _Design, y: Float, code: Array
 ) -> None:
-    """Raise the leak of pairs that are pure so far by what products of the factor and the others explain."""
+    """Raise the leak of pairs that are pure so far by what products of factors explain."""
     with np.errstate(invalid="ignore"):
         pure = (own > 0) & (leak <= LEAK**2 * own)
+    jointly = np.zeros(len(explained))
+    if pure.any() and design.pairs.shape[1]:
+        (whole,) = _held_out(np.hstack([design.x, design.pairs]), y, code, design.fold, [slice(None)])
+        jointly = np.maximum(whole - explained, 0)
     for place, k in enumerate(live):
         for j in np.flatnonzero(pure[k]):
-            of_code = y[:, code == j]
+            of_code, more = y[:, code == j], 0.0
             x = np.hstack([design.x, design.products(place, of_code)])
             if x.shape[1] * _ROWS_PER_COLUMN / 2 <= len(x):
-                (more,) = _held_out(x, of_code, np.zeros(of_code.shape[1], dtype=int), design.fold, [slice(None)])
-                leak[k, j] += max(0.0, float(more[0]) - explained[j])
+                (whole,) = _held_out(x, of_code, np.zeros(of_code.shape[1], dtype=int), design.fold, [slice(None)])
+                more = float(whole[0]) - explained[j]
+            leak[k, j] += max(more, jointly[j])
 
 
 def _held_out(x: Float, y: Float, code: Array, fold: Array, subsets: list[Any]) -> list[Float]:
@@ -189,10 +211,6 @@ def _folds(n: int, unit: Array | None, rng: np.random.Generator) -> Array:
     return np.unique(deal(sizes, min(FOLDS, len(sizes)), rng)[unit], return_inverse=True)[1]
 
 
-def _degree(n: int, factors: int) -> int:
-    return int(np.clip(n // (_ROWS_PER_COLUMN * factors), 1, _DEGREE))
-
-
 def _ranks(columns: Float) -> Float:
     """Ranks of each column, from -1 to 1."""
     from scipy.stats import rankdata
@@ -201,14 +219,14 @@ def _ranks(columns: Float) -> Float:
     return ranks
 
 
-def _columns(factor: Factor, degree: int) -> Float:
-    """Columns that a function of the factor is a sum of, (n, m)."""
+def _columns(factor: Factor, degree: int, *, levels: bool = True) -> Float:
+    """Columns that a function of the factor is a sum of, (n, m); `levels`: one for each class, if they are few."""
     if factor.kind == "circular" and not factor.is_discrete:
         turns = 2 * np.pi * factor.values[:, None] / factor.period * np.arange(1, 1 + (degree + 1) // 2)
         return np.hstack([np.cos(turns), np.sin(turns)])
     labels = factor.labels()
-    many = factor.distinct > _MOST_CLASSES
-    if not factor.is_discrete or (many and not factor.is_unordered):
+    levels &= factor.distinct <= _MOST_CLASSES
+    if not factor.is_discrete or not (levels or factor.is_unordered):
         return np.asarray(np.polynomial.legendre.legvander(_ranks(factor.values), degree)[:, 1:], dtype=np.float64)
     frequent = np.argsort(-np.bincount(labels), kind="stable")[: min(_MOST_CLASSES, factor.distinct - 1)]
     return np.equal(labels[:, None], frequent).astype(np.float64)
