@@ -303,8 +303,8 @@ def check_assumptions(
         hidden, p2, p3 = None, make_condition("P2", "unknown", why), make_condition("P3", "unknown", why)
     else:
         if test is not None and prior.fitted:
-            rows = len(tested)
-            p2 = judge_estimated_axes(mixture, rows, seed=seed)
+            rows = len(test.sample)
+            p2 = judge_estimated_axes(mixture, test.sample, seed=seed)
         hidden, p3 = _judge_hidden(mixture, axes, p2, rows)
     conditions = {"P1": p1, "P2": p2, "P3": p3}
     refused, fit = "", None

@@ -65,6 +65,7 @@ ALTERNATIVES = {  # within components
 class LatentTest:
     """Whether a sample of latents follows a mixture."""
 
+    sample: Float  # (n, m)
     mixture: GaussianMixture  # as tested: fitted again to the sample if it was a fit
     p: float
     departure: str  # the largest
@@ -164,34 +165,36 @@ def follow_mixture(prior: GaussianMixture, z: Float, *, seed: int = 0) -> Latent
         for kind in ALTERNATIVES:
             others = (statistic(_draw(mixture, n, rng, kind)) for _ in range(_ALTERNATIVES))
             power[kind] = float(np.mean([_p_value(null, other)[0] <= LEVEL for other in others]))
-    return LatentTest(mixture, p, _DEPARTURES[worst], power)
+    return LatentTest(z, mixture, p, _DEPARTURES[worst], power)
 
 
-def judge_estimated_axes(mixture: GaussianMixture, rows: int, *, seed: int = 0) -> HierarchyCondition:
-    """P2 of a mixture that was fitted, with full covariances, to this number of rows.
+def judge_estimated_axes(mixture: GaussianMixture, z: Float, *, seed: int = 0) -> HierarchyCondition:
+    """P2 of a mixture that was fitted, with full covariances, to the rows of z, (n, m).
 
-    The largest correlation within a component is compared with fits to draws of the same mixture without correlations.
-    An estimate never shows that a correlation is 0: P2 is supported where correlations of 0.2 would be noticed.
+    A mixture without correlations is fitted to the rows and, from it, one with full covariances; the same is done with
+    draws of the first, and the largest correlations within a component are compared. All fits have the same start and
+    number of steps, so that slow convergence is the same in all. An estimate never shows that a correlation is 0: P2 is
+    supported where correlations of 0.2 would be noticed.
     """
     rng = np.random.default_rng(seed)
-    m = mixture.dimension
+    rows, m = z.shape
     if mixture.components == 1:
         return make_condition("P2", "fails", "The prior has one component; P2 needs the variances of at least two.")
 
-    def with_correlation(value: float) -> GaussianMixture:
-        spread = np.sqrt(np.diagonal(mixture.covariances, axis1=1, axis2=2))  # (J, m)
-        matrix = np.eye(m) + value * (1 - np.eye(m))
-        return replace(mixture, covariances=spread[:, :, None] * matrix * spread[:, None])
+    independent = refit(_correlated(mixture, 0.0), z, diagonal=True)
 
-    def simulate(truth: GaussianMixture, count: int) -> Float:
-        fits = (refit(truth, _draw(truth, rows, rng)) for _ in range(count))
-        return np.array([largest_correlation(fit.covariances) for fit in fits])
+    def estimate(sample: Float) -> float:
+        return largest_correlation(refit(refit(independent, sample, diagonal=True), sample).covariances)
 
-    correlation = largest_correlation(mixture.covariances)
+    def simulate(value: float, count: int) -> Float:
+        truth = _correlated(independent, value)
+        return np.array([estimate(_draw(truth, rows, rng)) for _ in range(count)])
+
+    correlation = estimate(z)
     numbers = {"correlation": correlation, "frame": "given"}
     limit, evidence = 0.0, f"In a fit with full covariances to {rows} rows"
     if m > 1:
-        null = simulate(with_correlation(0.0), _SIMULATIONS)
+        null = simulate(0.0, _SIMULATIONS)
         limit = float(null.max())
         evidence += (
             f", the largest correlation within a component is {correlation:.2g}; fits to draws without correlations "
@@ -199,7 +202,7 @@ def judge_estimated_axes(mixture: GaussianMixture, rows: int, *, seed: int = 0) 
         )
         if correlation > limit:
             return make_condition("P2", "fails", evidence, numbers=numbers)
-        power = float((simulate(with_correlation(_CORRELATION), _ALTERNATIVES) > limit).mean())
+        power = float((simulate(_CORRELATION, _ALTERNATIVES) > limit).mean())
         evidence += f" Correlations of {_CORRELATION:g} are noticed with {percent(power)} probability."
         numbers["power"] = power
     else:
@@ -242,8 +245,15 @@ def best_fit(start: GaussianMixture, z: Float, *, seed: int = 0) -> GaussianMixt
     return best
 
 
-def refit(start: GaussianMixture, z: Float) -> GaussianMixture:
-    """Fit a mixture with full covariances to the rows of z, (n, m), by EM, from a given one."""
+def _correlated(mixture: GaussianMixture, value: float) -> GaussianMixture:
+    """The same mixture with one correlation between any two latents of a component."""
+    spread = np.sqrt(np.diagonal(mixture.covariances, axis1=1, axis2=2))  # (J, m)
+    matrix = np.eye(mixture.dimension) + value * (1 - np.eye(mixture.dimension))
+    return replace(mixture, covariances=spread[:, :, None] * matrix * spread[:, None])
+
+
+def refit(start: GaussianMixture, z: Float, *, diagonal: bool = False) -> GaussianMixture:
+    """Fit a mixture with full or diagonal covariances to the rows of z, (n, m), by EM, from a given one."""
     weights, means, covariances = start.weights, start.means, start.covariances
     floor = FLAT**0.5 * np.diag(np.maximum(z.var(0), np.finfo(float).tiny))
     before = -math.inf
@@ -258,6 +268,7 @@ def refit(start: GaussianMixture, z: Float) -> GaussianMixture:
         means = np.where(few, means, shares @ z / sizes[:, None])
         away = z - means[:, None]  # (J, n, m)
         moved = (away * shares[:, :, None]).transpose(0, 2, 1) @ away / sizes[:, None, None] + floor
+        moved = moved * np.eye(z.shape[1]) if diagonal else moved
         covariances, weights = np.where(few[:, :, None], covariances, moved), sizes / sizes.sum()
     return GaussianMixture(weights, means, covariances, "full")
 
