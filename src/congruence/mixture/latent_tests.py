@@ -18,7 +18,7 @@ import numpy as np
 
 from congruence.arrays import Float, as_matrix, to_numpy
 from congruence.errors import InputError
-from congruence.formatting import percent
+from congruence.formatting import count, percent
 from congruence.mixture.conditions import HierarchyCondition, largest_correlation, make_condition, smallest_gap
 from congruence.mixture.priors import FLAT, LOG_2PI, GaussianMixture
 from congruence.result import Status
@@ -87,7 +87,10 @@ class LatentTest:
     def words(self) -> str:
         """The outcome and its power, as sentences."""
         if self.refuted:
-            return f"do not follow it (p = {self.p:.2g}); the largest departure is in the {self.departure}."
+            return (
+                f"do not follow it (p = {self.p:.2g} if rows are independent); the largest departure is in the "
+                f"{self.departure}."
+            )
         noticed = " and ".join(f"{ALTERNATIVES[name]} in {percent(share)}" for name, share in self.power.items())
         return (
             f"do not refute it (p = {self.p:.2g}). Power at this number of rows: with the same means and covariances, "
@@ -104,7 +107,7 @@ def judge_prior(
     Draws of latents, (n, m), are tested. Codes of an unknown kind may be posterior means, and those of an "encoder" are
     draws from approximate posteriors: they can support P1 but not refute it, unless the prior was fitted to them.
     """
-    kind = f"a mixture of {prior.components} Gaussians in {prior.dimension} dimensions"
+    kind = f"a mixture of {count(prior.components, 'Gaussian')} in {count(prior.dimension, 'dimension')}"
     if prior.degenerate:
         kind += f", {len(prior.degenerate)} of them degenerate, which P1 allows"
     kind = f"The prior was fitted to data as {kind}." if prior.fitted else f"By construction, the prior is {kind}."
@@ -125,6 +128,8 @@ def judge_prior(
         return make_condition("P1", "unknown", f"{kind} {why}"), None
     selected = select_components(z, prior.components, seed=seed)
     drawn = {"draws": "draws", "encoder": "draws from the posteriors of the encoder"}.get(codes_are or "", "codes")
+    if prior.fitted:
+        kind += f" One with full covariances was fitted again to the {drawn}, from {_FITS + 1} starts."
     evidence = f"{kind} {len(z)} {drawn} {test.words} Held-out likelihood selects {selected} components for them."
     status = test.status
     if test.refuted and codes_are != "draws" and not prior.fitted:
