@@ -168,9 +168,9 @@ def has_two_parts(result: Any) -> bool:
     return result.curve.longest is not None and result.curve.longest[0] == 2
 
 
-def grade(result: Any) -> float:
-    """How far D is from holding, over the same number for random directions."""
-    return float(result["D"].typical / result["D"].null)
+def grade(name: str, result: Any) -> float:
+    """How far a criterion is from holding, over the same number for random directions."""
+    return float(result[name].typical / result[name].null)
 
 
 def rate(name: str, read: Callable[[Any], bool], least: float | None = None, most: float | None = None) -> Quantity:
@@ -209,10 +209,14 @@ def mechanism() -> Iterator[Cell]:
         yield cell(name, partial(modelled, entangled=entangled), identified, contradiction, n=20)
     chosen = rate("M_sparsest holds", partial(holds, "M_sparsest"), most=0.05)
     two = partial(rate, "two parts at some tolerance", has_two_parts)
-    graded = partial(Quantity, "D, over random directions", grade, is_rate=False)
-    yield cell("dense, 24 outputs", dense, false, chosen, two(most=0.05), graded(least=0.8, most=1.2), n=20)
+
+    def graded(name: str, **limit: float) -> Quantity:
+        return Quantity(f"{name}, over random directions", partial(grade, name), is_rate=False, **limit)
+
+    names = ("D", "M_sparsest", "S")
+    grades = [graded(name, least=0.5 if name == "S" else 0.8, most=1.5 if name == "S" else 1.2) for name in names]
+    yield cell("dense, 24 outputs", dense, false, chosen, two(most=0.05), *grades, n=20)
     yield cell("dense, 768 outputs", partial(dense, outputs=768), false, chosen, n=3)
     for noise in (0.003, 0.03):
-        limits = ({"least": 0.95}, {"most": 0.1})
-        draw = partial(nearly_separate, noise=noise)
-        yield cell(f"disjoint, and {noise:g} of a dense one", draw, two(**limits[0]), graded(**limits[1]), n=20)
+        draw, small = partial(nearly_separate, noise=noise), [graded(name, most=0.1) for name in names]
+        yield cell(f"disjoint, and {noise:g} of a dense one", draw, two(least=0.95), *small, n=20)

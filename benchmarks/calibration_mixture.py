@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from calibration_readings import Cell, Outcome, Quantity, mean, rate
 
-from congruence.mixture import GaussianMixture, examine_mixture
+from congruence.mixture import GaussianMixture, MixtureModel, examine_mixture
 
 COMPONENTS = 3
 
@@ -92,12 +92,23 @@ def exact_model(rng: Any, n: int, d: int, **options: Any) -> Case:
     return Case(GaussianMixture.from_arrays([1.0], [np.zeros(d)], [1.0]), (z + rng.normal(size=(n, d))) / 2, options)
 
 
-def fit_of_rows(rng: Any, n: int, d: int, kind: str, noise: str = "gaussian", correlation: float = 0.0) -> Case:
+def encoded(rng: Any, n: int, d: int, deviation: float) -> Case:
+    """Draws of an encoder of x = z + noise with exact means; the exact standard deviation is the root of 1/2."""
+    prior = GaussianMixture.from_arrays([1.0], [np.zeros(d)], [1.0])
+    means = (rng.normal(size=(n, d)) + rng.normal(size=(n, d))) / 2
+    draws = means + deviation * rng.normal(size=(n, d))
+    return Case(MixtureModel(prior, codes=means, codes_are="means", draws=draws))
+
+
+def fit_of_rows(
+    rng: Any, n: int, d: int, kind: str, noise: str = "gaussian", correlation: float = 0.0, **how: Any
+) -> Case:
     """A mixture of scikit-learn, fitted to the rows that are given as codes."""
     from sklearn.mixture import GaussianMixture as Fitted
 
     z = draw_rows(correlated(random_prior(rng, d), correlation), n, rng, noise)
-    return Case(Fitted(COMPONENTS, covariance_type=kind, n_init=3, random_state=0).fit(z), z)
+    how = {"n_init": 3} | how
+    return Case(Fitted(COMPONENTS, covariance_type=kind, random_state=0, **how).fit(z), z)
 
 
 def turned_prior(rng: Any, n: int, d: int) -> Case:
@@ -146,6 +157,10 @@ def mixture() -> Iterator[Cell]:
     for codes_are in (None, "means"):
         name = f"exact posterior means, {'not told' if codes_are is None else 'told'}"
         yield cell(name, partial(exact_model, codes_are=codes_are), says("P1", "fails", most=0.0))
+    for name, deviation in (("exact", np.sqrt(0.5)), ("too narrow", 0.5)):
+        limit = says("P1", "holds", **({"most": 0.05} if name == "too narrow" else {}))
+        cell_name = f"draws of an encoder, {name} posteriors"
+        yield cell(cell_name, partial(encoded, deviation=deviation), says("P1", "fails", most=0.0), limit)
     for noise in ("t5", "gamma", "uniform"):
         for n in (1000, 200):
             refuted = says("P1", "fails", **({"least": 0.9} if n == 1000 else {}))
@@ -157,6 +172,8 @@ def mixture() -> Iterator[Cell]:
     for n, d in ((1000, 2), (200, 2), (1000, 5), (2000, 2)):
         yield cell("full fit, no correlation", partial(fit_of_rows, kind="full"), false, says("P1", "holds"),
                    not_refuted, says("P2", "holds"), p2_power, n=n, d=d)  # fmt: skip
+    poor = partial(fit_of_rows, kind="full", n_init=1, init_params="random_from_data")
+    yield cell("full fit from one random start, no correlation", poor, false, says("P1", "holds"))
     for noise in ("t5", "gamma"):
         yield cell(f"full fit, {noise} noise within components", partial(fit_of_rows, kind="full", noise=noise),
                    says("P1", "fails", least=0.9), held, n=2000)  # fmt: skip

@@ -87,6 +87,20 @@ def test_one_run_is_compared_with_none(runs, call, tmp_path):
     assert (rows["F1"]["run"], rows["F1"]["status"], rows["F1"]["basis"]) == ("vade-0", "holds", "certified")
 
 
+def test_p1_is_tested_on_draws_where_the_run_folder_has_posteriors(runs, call, tmp_path):
+    import shutil
+
+    shutil.copytree(runs / "vade-0", tmp_path / "old")
+    (tmp_path / "old" / "posterior.safetensors").unlink()
+    for folder, said in (
+        (runs / "vade-0", "draws from the posteriors of the encoder"),
+        (tmp_path / "old", "which vary less than the prior in an exact model; they are not compared with it"),
+    ):
+        code, _, _ = call(folder, "--rows", 100, "--json", tmp_path / "a.json")
+        conditions = json.loads((tmp_path / "a.json").read_text())["numbers"]["runs"][0]["assumptions"]["conditions"]
+        assert (code, conditions[0]["name"], said in conditions[0]["evidence"]) == (0, "P1", True)
+
+
 def test_codes_that_do_not_vary_have_no_mcc_and_that_is_said(runs, call, tmp_path):
     import shutil
 

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import CongruenceWarning, InputError, TableError
 from congruence.experiments.runs import list_runs, open_run, read_arrays, start_run, write_arrays
@@ -45,6 +45,21 @@ def test_all_that_is_written_comes_back(run, rng):
     }
     files = "config.json environment.json latents.parquet metrics.jsonl weights.safetensors"
     assert names(run.folder) == files.split()
+
+
+def test_draws_come_from_the_posteriors_of_the_codes(run, rng):
+    codes, deviations = rng.normal(size=(5000, 2)), np.array([0.5, 2.0]) * np.ones((5000, 2))
+    run.write_latents(codes)
+    assert run.draws() is None  # only means are stored
+    run.write_posterior(deviations.astype(np.float32))
+    noise = (run.draws(seed=3) - codes) / deviations
+    assert_allclose(noise.mean(0), 0, atol=0.06)
+    assert_allclose(np.cov(noise.T), np.eye(2), atol=0.08)
+    assert_array_equal(run.draws(seed=3), run.draws(seed=3))
+    assert not np.array_equal(run.draws(seed=3), run.draws(seed=4))
+    run.write_posterior(deviations[:7])
+    with pytest.raises(InputError, match=r"deviations of shape \(5000, 2\); got \(7, 2\)"):
+        run.draws()
 
 
 def test_the_environment_names_versions_and_no_host(run):

@@ -299,10 +299,26 @@ def test_regions_that_the_points_may_miss_are_named(generators):
 def test_grades_are_zero_where_blocks_are_apart_and_those_of_random_directions_where_they_mean_nothing(generators):
     z = np.random.default_rng(0).normal(size=(20, 2))
     apart = check_blocks(generators["A1"], z, orders=(2,))
-    for name in ("D", "M_coord", "H2", "IMA"):
+    for name in ("D", "M_coord", "M_sparsest", "S", "H2", "IMA"):
         assert apart[name].typical < 1e-12 < 0.05 < apart[name].null
     weight = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)).double()
     four = np.random.default_rng(0).normal(size=(20, 4))
     dense = check_blocks(lambda s: torch.tanh(s @ weight.T / 4), four, "0-1,2-3", orders=(2,))
-    for name in ("D", "M_coord", "H2"):
+    for name in ("D", "M_coord", "M_sparsest", "H2"):
         assert dense[name].typical == pytest.approx(dense[name].null, rel=0.4)
+    assert 0.3 * dense["S"].null < dense["S"].typical < 3 * dense["S"].null
+
+
+@pytest.mark.parametrize("turn", ["inside blocks", "across blocks"])
+def test_the_grades_of_s_and_m_do_not_depend_on_the_basis_of_a_block_and_notice_mixed_blocks(turn):
+    rng = np.random.default_rng(3)
+    weights = np.kron(np.eye(2), rng.normal(size=(9, 2)))  # (18, 4): blocks 0-1 and 2-3 are apart
+    angle = np.kron(np.eye(2), np.linalg.qr(rng.normal(size=(2, 2)))[0])
+    rotation = angle if turn == "inside blocks" else np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    matrix = torch.as_tensor(weights @ rotation)
+    graded = check_blocks(lambda s: s @ matrix.T, rng.normal(size=(5, 4)), "0-1,2-3", orders=(2,))
+    for name in ("M_sparsest", "S"):
+        if turn == "inside blocks":
+            assert graded[name].typical < 1e-12 < 0.1 < graded[name].null
+        else:
+            assert graded[name].typical > 0.3 * graded[name].null

@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose
 from scipy.stats import special_ortho_group
 
 from congruence.errors import InputError
-from congruence.mixture import GaussianMixture, canonical_axes, examine_mixture
+from congruence.mixture import GaussianMixture, MixtureModel, canonical_axes, examine_mixture
 from congruence.mixture._assumptions import apply_theorems, combine_runs, missing, table_rows
 from congruence.mixture.conditions import NAMES, judge_data, make_condition
-from congruence.mixture.latent_tests import judge_prior, select_components
+from congruence.mixture.latent_tests import judge_prior, refit, select_components
 from congruence.result import Finding
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["P2"]
@@ -160,6 +160,33 @@ def test_posterior_means_of_an_exact_model_do_not_refute_its_prior():
     assert "set codes_are" in untold.evidence
     assert examine_mixture(prior, codes=draws, codes_are="draws")["P1"].status == "holds"
     assert examine_mixture(prior, codes=means, codes_are="draws")["P1"].status == "fails"
+
+
+def test_draws_of_an_encoder_support_the_prior_and_never_refute_it():
+    """The codes stay posterior means; P1 is tested on draws. The second encoder is too certain."""
+    prior = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])
+    rng = np.random.default_rng(0)
+    means, noise = (prior.sample(2000, seed=1) + rng.normal(size=(2000, 2))) / 2, rng.normal(size=(2000, 2))
+    exact, narrow = (
+        examine_mixture({"vae": MixtureModel(prior, codes=means, codes_are="means", draws=means + sd * noise)})
+        for sd in (math.sqrt(0.5), 0.1)
+    )
+    assert (exact["P1"].status, exact["P1"].basis) == ("holds", "supported")
+    assert "2000 draws from the posteriors of the encoder do not refute it" in exact["P1"].evidence
+    assert (narrow["P1"].status, narrow["P1"].basis) == ("unknown", "not refuted")
+    assert "does not decide which" in narrow["P1"].evidence
+    assert narrow["P2"].evidence == exact["P2"].evidence  # P2 is about the prior, which is known
+    np.testing.assert_array_equal(exact.spaces[0].codes, means)
+
+
+def test_a_fit_from_a_poor_start_does_not_refute_a_mixture():
+    """Two components share one cluster, and the third covers two: an optimum, though not the likeliest."""
+    truth = GaussianMixture.from_arrays([1 / 3] * 3, [[-9.0, 0.0], [0.0, 0.0], [9.0, 0.0]], [1.0, 1.0, 1.0])
+    z = truth.sample(900, seed=0)
+    start = [[0.3, 0.3, 0.4], [[-9.0, -1.0], [-9.0, 1.0], [4.5, 0.0]], [[1.0, 0.4], [1.0, 0.4], [20.0, 1.0]]]
+    poor = refit(GaussianMixture.from_arrays(*start, fitted="full"), z)
+    assert poor.log_density(z).mean() < truth.log_density(z).mean() - 0.1
+    assert examine_mixture(poor, codes=z)["P1"].status != "fails"
 
 
 @pytest.mark.parametrize("codes_are", ["draws", None])

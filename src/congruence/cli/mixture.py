@@ -90,7 +90,7 @@ def mixture(
     opened = [open_run(folder) for folder in folders]
     _check_same_data(opened)
     with cli.working(outputs) as progress:
-        models = {name: _load(run) for name, run in zip(unique_names(folders), opened, strict=True)}
+        models = {name: _load(run, options.seed) for name, run in zip(unique_names(folders), opened, strict=True)}
         options = replace(options, labels=options.labels or _first_factor(opened[0]))
         result = examine_mixture(models, options=options, progress=progress)
     cli.deliver(result, outputs)
@@ -135,8 +135,8 @@ def _check_same_data(runs: Sequence[Run]) -> None:
             raise InputError(f"{run.folder} and {runs[0].folder} were trained on different data")
 
 
-def _load(run: Run) -> MixtureModel:
-    """Load the trained model of a run folder, with its codes and the last values of its log."""
+def _load(run: Run, seed: int) -> MixtureModel:
+    """Load the trained model of a run folder, with its codes, draws, and the last values of its log."""
     from congruence.experiments.training._train_model import load_model
     from congruence.mixture._models import MixtureModel
 
@@ -149,6 +149,7 @@ def _load(run: Run) -> MixtureModel:
     return MixtureModel.from_model(
         model,
         run.latents(),
+        draws=run.draws(seed),
         kind=str(run.config["model"].get("model", "")),
         active_latents=active[-1] if active else None,
         notes=tuple(f"the training diverged, and the weights are those of step {step}" for step in diverged),

@@ -2,8 +2,9 @@
 
 A run folder has `config.json` (the settings; a folder with it is a run), `environment.json` (the machine and the
 versions), `metrics.jsonl` (the log, one line of numbers each), `weights.safetensors`, `latents.parquet` (codes, and the
-true factors if they are known) and, for a model of images, `examples.safetensors` (a few images). Every file is written
-completely or not at all, except `metrics.jsonl`, which grows by lines: a last line that was truncated by a crash is
+true factors if they are known), for a model with a mixture prior `posterior.safetensors` (the standard deviations of
+the codes) and, for a model of images, `examples.safetensors` (a few images). Every file is written completely or not at
+all, except `metrics.jsonl`, which grows by lines: a last line that was truncated by a crash is
 ignored when it is read, and removed when the next one is written. Nothing is unpickled.
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, to_numpy
+from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import CongruenceWarning, InputError
 from congruence.files import LOCK, check_writable, replacing, system_reason, write_text
 from congruence.result import json_text
@@ -32,8 +33,8 @@ from congruence.tables.read import CODES
 
 CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl"
 WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", CODES, "checkpoint.safetensors"
-EXAMPLES = "examples.safetensors"
-FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES)
+EXAMPLES, POSTERIOR = "examples.safetensors", "posterior.safetensors"
+FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES, POSTERIOR)
 DERIVED = ("checksum", "discrete_codes")  # entries of a config that differ only if others do
 KIND, VERSION = "congruence run", 1
 LARGEST = 16 * 2**20  # bytes of a JSON file
@@ -108,6 +109,21 @@ class Run:
         """The images of examples.safetensors, uint8 (n, channels, height, width); None if there are none."""
         path = self.folder / EXAMPLES
         return read_arrays(path)[0].get("images") if path.exists() else None
+
+    def write_posterior(self, deviations: Any) -> None:
+        """Write the standard deviations of the posteriors, whose means are the codes, to posterior.safetensors."""
+        write_arrays(self.folder / POSTERIOR, {"deviations": deviations})
+
+    def draws(self, seed: int = 0) -> Float | None:
+        """One draw from the posterior of each row of `latents`, (n, d); None if only their means are stored."""
+        path = self.folder / POSTERIOR
+        if not path.exists():
+            return None
+        means, deviations = self.latents().values, read_arrays(path)[0].get("deviations", np.zeros(0))
+        if deviations.shape != means.shape:
+            raise InputError(f"{path} must have deviations of shape {means.shape}; got {deviations.shape}")
+        noise = np.random.default_rng(seed).normal(size=means.shape)
+        return np.asarray(to_numpy(means) + deviations * noise, dtype=np.float64)
 
     def write_latents(self, codes: Any, factors: Mapping[str, Any] | None = None, ids: Any = None) -> None:
         """Write codes (n, d), named factors (n,) each, and ids (n,) to latents.parquet.

@@ -154,29 +154,6 @@ def largest_below(shares: Float, rtol: float) -> float:
     return float(shares[shares <= rtol].max(initial=0.0))
 
 
-def disjoint_leak(j: Float, blocks: Blocks) -> float:
-    """Return the share of squared derivatives that are not by the strongest block of each output, from 0 (Type D).
-
-    Columns of j are scaled to length 1 first, so that the units of latents do not matter.
-    """
-    squares = np.square(scale_to_unit(j, 0))
-    energy = np.stack([squares[:, list(block)].sum(axis=1) for block in blocks], axis=1)  # (m, K)
-    others = np.sort(energy, axis=1)[:, :-1].sum()
-    return float(others / max(energy.sum(), np.finfo(float).tiny))
-
-
-def common_share(j: Float, blocks: Blocks) -> float:
-    """Return the largest share of squared derivatives that two latents of different blocks have in common, from 0 to 1.
-
-    The sum over outputs of the smaller of both, for columns of length 1; 0 if no two latents reach a common output.
-    """
-    squares, owner = np.square(scale_to_unit(j, 0)), label_members(blocks)
-    shares = (
-        np.minimum(squares[:, [a]], squares[:, owner != k]).sum(axis=0).max(initial=0.0) for a, k in enumerate(owner)
-    )
-    return float(max(shares, default=0.0))
-
-
 def block_overlap(support: Array, blocks: Blocks) -> Float:
     """Return the outputs that two blocks both reach, over those of the block that reaches fewer, (K, K)."""
     reach = np.stack([support[:, list(block)].any(axis=1) for block in blocks], axis=1).astype(np.float64)

@@ -29,6 +29,10 @@ WIDEST = 1200  # columns of a strip; more outputs are pooled by their maximum
 STRIP = 50  # ratio of width to height of a strip, about
 SHADE = (0xD9, 0x7A, 0x06)  # readable on a light and on a dark page
 LABELS = {"M_coord": "M, coordinates", "M_sparsest": "M, sparsest basis"}
+_GRADES = (
+    "Smaller is closer to the criterion; D, M and S are 0 if blocks act on disjoint outputs. M and S can hold at "
+    "larger values: they count outputs, and these scores weight outputs by the size of their derivatives."
+)
 REMARKS = {
     "holds": "all premises of the theorem hold at the points",
     "conditional": "the premises about the model are assumed, not measured",
@@ -193,7 +197,7 @@ def _grades(criteria: Sequence[Criterion], label: str) -> Table:
         for one in criteria
         if one.graded
     ]
-    return Table(label, columns, rows, brief=True, note="0 where the criterion holds.")
+    return Table(label, columns, rows, brief=True, note=_GRADES)
 
 
 def _theorems(theorems: Sequence[Theorem]) -> Iterator[Block]:

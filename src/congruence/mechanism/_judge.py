@@ -18,6 +18,7 @@ from congruence.formatting import count, number, percent
 from congruence.mechanism import _criteria as criteria
 from congruence.mechanism._blocks import Blocks
 from congruence.mechanism._criteria import SINGLE, SWEEP, THIN, SizeHistogram, Tolerance
+from congruence.mechanism._grades import GRADED, disjoint_leak, grade_points
 from congruence.mechanism._interactions import (
     Separability,
     curved_parts,
@@ -26,14 +27,13 @@ from congruence.mechanism._interactions import (
     measure_separability,
     random_rotation,
 )
-from congruence.mechanism._matroid import count_sets, scale_to_unit, unit_rows
+from congruence.mechanism._matroid import count_sets, unit_rows
 from congruence.mechanism._sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
 from congruence.mechanism.derivatives import jacobian_chunks
 from congruence.mechanism.theorems import CLAIMS, Criterion, Irreducibility, make_criterion
 from congruence.result import Status, combine
 
-_NULL_POINTS, _NULL_ROTATIONS = 8, 4  # for the scores of random directions
-_PAIR_NUMBERS = 2**27  # of the pairs of latents of one Jacobian that are graded
+_NULL_POINTS = 8  # for mixed derivatives in random directions
 _STORED_NUMBERS = 2**24  # entries of the Jacobians that are stored for the sparsity gap
 _BOUNDED_POINTS = 4  # examined if there are only bounds
 _FULL_POINTS = 10  # budgets spent on all points together
@@ -57,7 +57,7 @@ class PointNumbers(NamedTuple):
     nonzeros: Any  # entries in the support
     below: Any  # largest relative size that counts as zero
     faint: Any  # latents that act, but not above the tolerance
-    leak: Any  # share of squared derivatives outside of the strongest block of each output
+    leak: Any  # graded form of D
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Survey:
     sizes: Float  # (m, d) mean size of the entries over points
     tolerance: Tolerance
     jacobians: tuple[Float, ...]  # Jacobians of the first points
-    null: Mapping[str, float]  # means of graded scores for random directions of the latents
+    grades: Mapping[str, tuple[float, float]]  # of criteria: mean over points, and the same for random directions
 
 
 def survey_points(
@@ -107,7 +107,7 @@ def survey_points(
                     nonzeros=int(support.sum()),
                     below=criteria.largest_below(shares, rtol),
                     faint=int((~support.any(axis=0) & (np.abs(j).max(axis=0) > max(atol, 0.0))).sum()),
-                    leak=criteria.disjoint_leak(j, blocks),
+                    leak=disjoint_leak(j, blocks),
                 )
             )
             histogram.add(shares)
@@ -116,29 +116,12 @@ def survey_points(
             if (len(stored) + 1) * m * d <= _STORED_NUMBERS or not stored:
                 stored.append(j)
     arrays = PointNumbers(*map(np.array, zip(*points, strict=True)))
-    null = _measure_null(stored[:_NULL_POINTS], blocks, tolerance, seed)
+    grades = grade_points(stored, blocks, tolerance, seed)
+    grades["D"] = float(arrays.leak.mean()), grades["D"][1]  # at all points
+    known = np.isfinite(arrays.cosine)
+    grades["IMA"] = float(arrays.cosine[known].mean()) if known.any() else nan, grades["IMA"][1]
     at = Tolerance(rtol, atol, scale, *histogram.widest_gap())
-    return Survey(arrays, overlap, sizes, at, tuple(stored), null)
-
-
-def _measure_null(jacobians: Sequence[Float], blocks: Blocks, tolerance: float, seed: int) -> dict[str, float]:
-    """Means of the graded scores for random directions, and that of M for the blocks themselves.
-
-    The latents are rotated, in units of their effect; for IMA the directions of the outputs are random.
-    """
-    rng = np.random.default_rng(seed)
-    leaks, cosines, common, own = [], [], [], []
-    for j in jacobians:
-        pairs = j.size * j.shape[1] <= _PAIR_NUMBERS
-        own.append(criteria.common_share(j, blocks) if pairs else nan)
-        for _ in range(_NULL_ROTATIONS):
-            turned = scale_to_unit(j, 0) @ random_rotation(rng, j.shape[1])
-            leaks.append(criteria.disjoint_leak(turned, blocks))
-            drawn = rng.standard_normal(j.shape)  # orthogonal columns stay so in a rotation of the latents
-            cosines.append(criteria.block_orthogonality(drawn, blocks, tolerance)[1])
-            common.append(criteria.common_share(turned, blocks) if pairs else nan)
-    values = {"leak": leaks, "cosine": cosines, "common": common, "own_common": own}
-    return {name: float(np.mean(numbers)) for name, numbers in values.items()}
+    return Survey(arrays, overlap, sizes, at, tuple(stored), grades)
 
 
 def survey_sparsity(
@@ -186,7 +169,6 @@ def judge_criteria(
     below, faint = float(points.below.max()), int((points.faint > 0).sum())
     small = (f"derivatives up to {number(below, 2)} of the largest count as zero",) if below > 0 else ()
     measures = "largest product of two blocks in an output"
-    graded = {"typical": float(points.leak.mean()), "null": survey.null["leak"]}
     disjoint = _judge_at(
         "D",
         _holds_from(points.disjoint_from),
@@ -195,8 +177,7 @@ def judge_criteria(
         measures,
         largest=True,
         remarks=small,
-        graded="share of squared derivatives outside of the strongest block of each output",
-        **graded,
+        **_graded(survey, "D"),
     )
     apart = reach is not None and not criteria.block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
     if disjoint.status == "holds" and apart:
@@ -211,9 +192,7 @@ def judge_criteria(
         points.contained[:, 0],
         measures,
         sweep=tuple(float((contained_at(t) > THIN).mean()) for t in SWEEP),
-        typical=survey.null["own_common"],
-        null=survey.null["common"],
-        graded="share of squared derivatives that two latents of different blocks have in common",
+        **_graded(survey, "M_coord"),
         remarks=(*small, *((f"a margin of at most {percent(THIN)} is too thin",) if thin else ())),
     )
     nested = points.nested_parts
@@ -229,14 +208,21 @@ def judge_criteria(
             remarks.append("hardly more than the choice of a basis gives in a dense Jacobian")
         unknown = int(np.isnan(margins[:, 0]).sum())
         remarks += [f"past the budget at {unknown} points"] if unknown else []
-        sparsest = _judge("M_sparsest", statuses, margins[:, 0], measures, remarks=tuple(remarks))
+        more = {"remarks": tuple(remarks)} | _graded(survey, "M_sparsest")
+        sparsest = _judge("M_sparsest", statuses, margins[:, 0], measures, **more)
         nested = np.array([row[0].nested for row in gaps])
     parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparse_parts}
-    sparse = _judge_sparse(gaps, small)
+    sparse = _judge_sparse(gaps, small, **_graded(survey, "S"))
     if faint:  # a block that is weak as a whole would seem to reach nothing
         disjoint, contained, sparsest, sparse = (_doubt(one, faint) for one in (disjoint, contained, sparsest, sparse))
-    judged = disjoint, contained, sparsest, sparse, _judge_orthogonal(points, at, survey.null["cosine"])
+    judged = disjoint, contained, sparsest, sparse, _judge_orthogonal(points, at, **_graded(survey, "IMA"))
     return judged, tuple(_irreducibility(name, values) for name, values in parts.items())
+
+
+def _graded(survey: Survey, name: str) -> dict[str, Any]:
+    """The graded score of a criterion; nothing where there are too many latents to grade their pairs."""
+    typical, null = survey.grades[name]
+    return {} if np.isnan(typical) else {"typical": typical, "null": null, "graded": GRADED[name]}
 
 
 def _doubt(one: Criterion, faint: int) -> Criterion:
@@ -287,7 +273,7 @@ def _judge(
     return make_criterion(name, status, margin, measures, worst, fraction, len(statuses), **more)
 
 
-def _judge_sparse(gaps: Gaps, small: tuple[str, ...]) -> Criterion:
+def _judge_sparse(gaps: Gaps, small: tuple[str, ...], **graded: Any) -> Criterion:
     """Type S: the sparsest basis respects the blocks; gaps are (points, tolerances)."""
     statuses = np.array([[gap.status for gap in row] for row in gaps])
     margins = np.array([row[0].rho_minus_high - row[0].rho_plus for row in gaps], dtype=float)
@@ -295,7 +281,7 @@ def _judge_sparse(gaps: Gaps, small: tuple[str, ...]) -> Criterion:
     low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
     remark = f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}"
     measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
-    return _judge("S", statuses, margins, measures, remarks=(remark, *small))
+    return _judge("S", statuses, margins, measures, remarks=(remark, *small), **graded)
 
 
 def judge_interactions(
@@ -323,13 +309,11 @@ def judge_interactions(
     return _judge_at(f"H{order}", _holds_from(cross), at.decade, cross, measures, **more)
 
 
-def _judge_orthogonal(points: PointNumbers, at: Tolerance, null: float) -> Criterion:
+def _judge_orthogonal(points: PointNumbers, at: Tolerance, **graded: Any) -> Criterion:
     """Independent mechanism analysis: blocks are orthogonal to each other."""
     measures = "largest cosine between blocks"
     known = np.isfinite(points.cosine)
     values = np.where(known, points.cosine, 0.0)
-    graded = {"graded": "largest cosine between blocks", "null": null}
-    graded["typical"] = float(points.cosine[known].mean()) if known.any() else nan
     judged = _judge_at("IMA", _holds_from(values), at.decade, values, measures, largest=True, **graded)
     if known.all() or judged.status == "fails":
         return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))

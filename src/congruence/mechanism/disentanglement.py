@@ -320,7 +320,7 @@ def _judge(
         lost = _lost_factors(inner[seen], owners[:, place], partition)
         worst = float(leaks.max())
         status: Status = "fails" if lost or worst > _ENTANGLED else "holds" if worst <= rtol else "ambiguous"
-        evidence = f"At most {100 * worst:.3g} % of a code's motion comes from other factors."
+        evidence = f"Up to {100 * worst:.3g} % of a code's motion comes from other factors."
         local = Finding(*_LOCAL, status, evidence=evidence, number=worst)
         factor_of = tuple(owner[place].tolist())
         total = moved.sum(0)

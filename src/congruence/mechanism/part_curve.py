@@ -121,8 +121,12 @@ def _lengths(values: Float, axis: int) -> Float:
 
 def _count(jacobians: list[Float]) -> Array:
     """The number of parts of each Jacobian at each tolerance, (points, t)."""
-    trees = [hat_tree(jacobian) for jacobian in jacobians]
-    return np.array([[len(tree.dims(at)) for at in TOLERANCES] for tree in trees])
+    counts = np.empty((len(jacobians), len(TOLERANCES)), dtype=int)
+    for i, tree in enumerate(map(hat_tree, jacobians)):
+        kept = (tree.weights > TOLERANCES[:, None]).sum(axis=1)  # the parts change with the links that are kept only
+        _, first, which = np.unique(kept, return_index=True, return_inverse=True)
+        counts[i] = np.array([len(tree.dims(at)) for at in TOLERANCES[first]])[which]
+    return counts
 
 
 def _median(counts: Array) -> Array:

@@ -283,6 +283,7 @@ def check_assumptions(
     data: Any = None,
     *,
     codes_are: str | None = None,
+    draws: Any = None,
     noise: float | str = 0.0,
     tolerance: float,
     seed: int,
@@ -290,17 +291,20 @@ def check_assumptions(
     """Check P1 to P3 and F1 to F4 of one model; the parameters are those of `congruence.mixture.examine_mixture`."""
     deviation = _noise_deviation(noise)
     kind = "unknown" if noise == "unknown" else "known" if deviation else "none"
-    p1, test = judge_prior(prior, codes, codes_are=codes_are, seed=seed)
+    tested, kind_of_codes = codes, codes_are
+    if draws is not None and codes_are == "means":
+        tested, kind_of_codes = draws, "encoder"
+    p1, test = judge_prior(prior, tested, codes_are=kind_of_codes, seed=seed)
     mixture = prior if test is None else test.mixture
     axes = canonical_axes(mixture, tolerance=tolerance, seed=seed)
     p2, rows = axes.condition, None
-    if test is not None and test.refuted:
+    if p1.status == "fails":
         why = "The codes do not follow the prior (P1), so its components say nothing about their latents."
         hidden, p2, p3 = None, make_condition("P2", "unknown", why), make_condition("P3", "unknown", why)
     else:
         if test is not None and prior.fitted:
-            rows = len(codes)
-            p2 = judge_estimated_axes(mixture, rows, seed=seed)
+            rows = len(test.sample)
+            p2 = judge_estimated_axes(mixture, test.sample, seed=seed)
         hidden, p3 = _judge_hidden(mixture, axes, p2, rows)
     conditions = {"P1": p1, "P2": p2, "P3": p3}
     refused, fit = "", None
@@ -310,11 +314,11 @@ def check_assumptions(
         from congruence.mixture.injectivity import decoder_conditions
 
         points = prior.sample(DRAWS, seed=seed) if codes is None else to_numpy(as_matrix(codes, "codes"))
-        tested = decoder_conditions(decoder, points, seed=seed)
-        conditions |= {condition.name: condition for condition in tested.conditions}
-        if tested.latents > tested.outputs:
+        shown = decoder_conditions(decoder, points, seed=seed)
+        conditions |= {condition.name: condition for condition in shown.conditions}
+        if shown.latents > shown.outputs:
             refused = (
-                f"There are {tested.latents} latents and only {tested.outputs} outputs: latents can change without "
+                f"There are {shown.latents} latents and only {shown.outputs} outputs: latents can change without "
                 "changing any output, so nothing is identified (Remark 3.6)."
             )
         if data is not None:

@@ -30,6 +30,9 @@ class MixtureModel:
         Observations, to compare with draws of the whole model.
     codes_are : {"means", "draws"}, optional
         Posterior means, as encoders of VAEs return, or draws from the posteriors (or the latents themselves).
+    draws : array (n, m), optional
+        Draws from the posteriors of an encoder, which P1 is tested on in place of codes that are means. Posteriors of
+        an encoder are approximate, so these draws can support P1 but not refute it.
     noise : float or "unknown"
         Standard deviation of the Gaussian noise on the outputs.
     kind : str
@@ -47,6 +50,7 @@ class MixtureModel:
     codes: Any = None
     data: Any = None
     codes_are: str | None = None
+    draws: Any = None
     noise: float | str = 0.0
     kind: str = ""
     logits: bool = False

@@ -19,7 +19,7 @@ from congruence.mixture.priors import FLAT, GaussianMixture
 from congruence.result import Finding, Status
 
 _ABOUT = {
-    "P1": "the prior is a Gaussian mixture, and the latents follow it",
+    "P1": "the latents follow a Gaussian mixture",
     "P2": "latents are independent within components, and two components have distinct variance ratios",
     "P3": "the discrete variables behind the components can be recovered by counting",
     "F1": "the decoder is piecewise affine",

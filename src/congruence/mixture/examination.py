@@ -335,8 +335,7 @@ def _read_codes(
     if not codes:
         return {}, None, [], {}
     inputs = pair_tables([as_table(rows, name=name) for name, rows in codes.items()], labels=options.labels)
-    n, labels = len(inputs.values[0]), inputs.labels
-    rows = np.arange(n) if n <= options.rows else np.linspace(0, n - 1, options.rows).astype(int)
+    labels, rows = inputs.labels, _spread_rows(np.arange(len(inputs.values[0])), options.rows)
     if labels is not None:
         if labels.ndim > 1:
             raise InputError(f"labels must be one column; got shape {labels.shape}")
@@ -344,6 +343,11 @@ def _read_codes(
     values = zip(inputs.names, inputs.values, strict=True)
     chosen = {name: np.asarray(to_numpy(x), dtype=np.float64)[rows] for name, x in values}
     return chosen, labels, inputs.notes, recorded(inputs.files)
+
+
+def _spread_rows(x: Array, most: int) -> Array:
+    """At most this number of the rows of x, evenly spread."""
+    return x if len(x) <= most else x[np.linspace(0, len(x) - 1, most).astype(int)]
 
 
 def _examine_run(
@@ -357,6 +361,7 @@ def _examine_run(
             codes,
             model.data,
             codes_are=options.codes_are or model.codes_are,
+            draws=None if model.draws is None else _spread_rows(to_numpy(model.draws), options.rows),
             noise=model.noise,
             tolerance=options.tolerance,
             seed=options.seed,

@@ -26,7 +26,7 @@ from congruence.experiments.models.reconstructions import (
 )
 from congruence.experiments.runs import CHECKPOINT, METRICS, WEIGHTS, Run, open_run, start_run
 from congruence.experiments.training._checkpoints import fingerprint
-from congruence.experiments.training.collapse import posterior_collapse
+from congruence.experiments.training.collapse import posterior_collapse, posterior_moments
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training
 from congruence.files import alone_in, remove_parts
@@ -304,6 +304,8 @@ def _finish(
     with full_precision():
         encode = getattr(model, "evaluated", model.encode)
         codes = apply_in_batches(encode, inputs, next(model.parameters()).device, *others)
+        if _is_mixture(model):
+            run.write_posterior(posterior_moments(model, *evaluated)[1])
     if not any("ended" in line for line in run.metrics()[-1:]):
         steps, epochs = outcome.steps, outcome.epochs
         run.log(step=steps, epoch=epochs, ended=outcome.ended, loss=outcome.loss, best=outcome.best)

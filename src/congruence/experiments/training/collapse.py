@@ -73,20 +73,25 @@ def posterior_collapse(model: Any, inputs: Any, *others: Any) -> Collapse:
     *others : arrays with as many rows
         Further arguments of `encode`: for an iVAE, the auxiliary variable.
     """
-    device = next(model.parameters()).device
-
-    def posterior(x: Any, *more: Any) -> Any:
-        import torch
-
-        return torch.stack(model.posterior(model.numbers(x), *more), 1)
-
-    moments = apply_in_batches(posterior, inputs, device, *others)  # (n, 2, m)
-    mean, sigma = (to_numpy(moments[:, i]).astype(np.float64) for i in (0, 1))
+    codes, deviations = posterior_moments(model, inputs, *others)
+    mean, sigma = (to_numpy(part).astype(np.float64) for part in (codes, deviations))
     spread, noise = mean.var(0), np.square(sigma).mean(0)
-    codes = moments[:, 0].to(device)
-    shares = [to_numpy(one.detach()).astype(np.float64) for one in model.state_shares(codes)]
+    shares = [
+        to_numpy(one.detach()).astype(np.float64)
+        for one in model.state_shares(codes.to(next(model.parameters()).device))
+    ]
     states = tuple(math.exp(_information(one)) for one in shares)
     return Collapse(spread / (spread + noise), states, tuple(one.shape[1] for one in shares))
+
+
+def posterior_moments(model: Any, inputs: Any, *others: Any) -> Any:
+    """Means and standard deviations of the posteriors of rows, as tensors (n, m) each; arguments as above."""
+    import torch
+
+    def posterior(x: Any, *more: Any) -> Any:
+        return torch.stack(model.posterior(model.numbers(x), *more), 1)  # (n, 2, m)
+
+    return apply_in_batches(posterior, inputs, next(model.parameters()).device, *others).unbind(1)
 
 
 def _information(shares: Float) -> float:

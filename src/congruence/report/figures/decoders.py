@@ -39,6 +39,8 @@ def stretch_histogram(b: BiLipschitz) -> Drawing:
         axes.set_xlabel("bi-Lipschitz constant" + (" (log)" if log else ""))
         if log:
             plain_decades(axes.xaxis, low, high)
+        else:
+            axes.locator_params(axis="x", nbins=4)  # labels of a narrow range are long
         axes.grid(axis="y")
         axes.legend(**ABOVE, ncols=2)
 
