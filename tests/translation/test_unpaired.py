@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from congruence.errors import InputError
 from congruence.translation import load_translator, translate
 from congruence.translation._rotation_search import agreement, permute_columns, rearrange
-from congruence.translation._unpaired_verdict import failed_checks, judge_matching
+from congruence.translation._unpaired_verdict import LEAD, failed_checks, judge_matching
 from congruence.translation.result import RowMatching
 
 torch = pytest.importorskip("torch")
@@ -110,6 +110,16 @@ def test_clusters_in_the_same_places_with_unrelated_rows_inside_are_unknown(rng)
         tables.append(np.hstack([centres[member], np.zeros((400, 9))]) + rng.normal(size=(400, 12)))
     found = translate(tables[0], tables[1] @ rotation(12, rng), **QUICK | {"starts": 16})
     assert found.status == "unknown"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mirrored_map_is_found_as_a_rival_although_the_means_of_the_samples_differ(seed):
+    rng = np.random.default_rng(seed)
+    x = clusters(600, rng, 6)
+    x[:, 0] = 2 * np.abs(x[:, 0]) * rng.choice([-1.0, 1.0], size=600)
+    found = translate(x[::2], x[1::2] @ rotation(6, rng), unpaired=True, starts=64, nulls=0, splits=0)
+    assert found.matching.lead < LEAD
+    assert "A different map fits as well: the data may be symmetric." in found.verdict
 
 
 def evidence(**changes):

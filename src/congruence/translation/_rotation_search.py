@@ -2,8 +2,8 @@
 
 Rows are tensors of the same width, centred, of unit mean square length. Both clouds are clustered several times. Each
 start matches the centres of one clustering of each cloud by their inner products (a quadratic assignment problem) and
-takes the rotation of the matched centres. It is refined by matching every centre, of all clusterings, with its nearest
-centres of the other cloud, in both directions, and fitting again; the best rotations are refined on the rows in the
+takes the rotation and shift of the matched centres. It is refined by matching every centre, of all clusterings, with its
+nearest centres of the other cloud, in both directions, and fitting again; the best maps are refined on the rows in the
 same way. The objective has many local minima, so there are many starts, and the one with the smallest two-way residual
 is kept. In the spirit of mini-vec2vec (Dar 2025), with centres in the place of relative codes.
 """
@@ -21,8 +21,8 @@ from congruence.arrays import Array, Float
 CENTRES, CLUSTERINGS, LLOYD = 20, 12, 10  # centres of a clustering, clusterings of a cloud, iterations of k-means
 NEIGHBOURS = 5  # rows that a row is matched with
 TRIED, TRIAL, KEPT = 5, 8, 12  # clusterings and iterations to try all starts with, and the number that is kept
-STEPS, POLISHING = 40, 20  # iterations on the centres of all clusterings, and on the rows
-REFLECTED = 8  # leading directions that are reflected in turn, to leave a local minimum and to find rival maps
+STEPS, POLISHING, MIRRORING = 40, 20, 10  # iterations on all centres, on the rows, and on the rows from a reflection
+REFLECTED = 8  # leading directions of the best map that are reflected in turn: a better map, or a rival if symmetric
 DIFFERENT = 0.8  # maps that agree less than this (R²) are different maps
 CONVERGED = 2e-3  # change of a rotation in one step, root mean square over its columns
 
@@ -35,13 +35,17 @@ class Found:
     """
 
     rotation: Any  # (p, p), on the device of the rows
+    shift: Any  # (p,)
     residual: float
     rival: float
     lead: float
 
 
 def search(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Found:
-    """Find the rotation q with the smallest two-way residual of x @ q, shape (n, p), and y, shape (m, p)."""
+    """Find the rotation q and the shift t with the smallest two-way residual of x @ q + t, (n, p), and y, (m, p).
+
+    The shift is small, but the means of two samples differ by more than rows differ from their nearest ones.
+    """
     import torch
 
     a, b = (_cluster(rows, CLUSTERINGS, rng) for rows in (x, y))
@@ -49,13 +53,12 @@ def search(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Found:
     some_a, some_b, a, b = (one.flatten(0, 1) for one in (a[:TRIED], b[:TRIED], a, b))
     q = _refine(some_a, some_b, q, TRIAL)
     q = _refine(a, b, q[_residuals(some_a, some_b, q).argsort()[:KEPT]], STEPS)
-    first = _residuals(a, b, q)
-    signs = torch.ones((min(REFLECTED, x.shape[1]), x.shape[1]), device=x.device)
-    signs.fill_diagonal_(-1.0)
-    reflected = _refine(a, b, signs[:, :, None] * q[first.argmin()], STEPS)
-    q = torch.cat([q, reflected])[torch.cat([first, _residuals(a, b, reflected)]).argsort()]
+    q = q[_residuals(a, b, q).argsort()]
     q = _refine(x, y, q[[0, *_different(x, q)[:2]]], POLISHING)
-    return _judge_rivals(x, y, q)
+    signs = torch.ones((min(REFLECTED, x.shape[1]), x.shape[1]), device=x.device).fill_diagonal_(-1.0)
+    mirrored = q[_residuals(x, y, q).argmin()].repeat(len(signs), 1, 1)
+    mirrored[:, :-1] *= signs[:, :, None]
+    return _judge_rivals(x, y, torch.cat([q, _refine(x, y, mirrored, MIRRORING)]))
 
 
 def _judge_rivals(x: Any, y: Any, q: Any) -> Found:
@@ -65,12 +68,13 @@ def _judge_rivals(x: Any, y: Any, q: Any) -> Found:
     order = np.argsort(residuals)
     best, others = int(order[0]), _different(x, q[order.tolist()])
     if not others:
-        return Found(q[best], residuals[best], np.nan, np.inf)
+        return Found(q[best, :-1], q[best, -1], residuals[best], np.nan, np.inf)
     rival = int(order[others[0]])
     gaps = [np.asarray((b - a).cpu()) for a, b in zip(distances[best], distances[rival], strict=True)]
     error = np.sqrt(sum(gap.var() / len(gap) for gap in gaps)) / 2
     gap = residuals[rival] - residuals[best]
-    return Found(q[best], residuals[best], residuals[rival], float(gap / error) if error > 0 else 0.0)
+    lead = float(gap / error) if error > 0 else 0.0
+    return Found(q[best, :-1], q[best, -1], residuals[best], residuals[rival], lead)
 
 
 def agreement(x: Any, a: Any, b: Any) -> float:
@@ -98,15 +102,17 @@ def nearest_within(x: Any) -> float:
 
 def _different(x: Any, q: Any) -> list[int]:
     """The indices of the maps that differ from the first."""
-    return [i for i in range(1, len(q)) if agreement(x, q[0], q[i]) < DIFFERENT]
+    return [i for i in range(1, len(q)) if agreement(x, q[0, :-1], q[i, :-1]) < DIFFERENT]
 
 
 def _start(a: Any, b: Any, starts: int, rng: np.random.Generator) -> Any:
-    """One rotation per start, shape (starts, p, p), from clusterings (count, k, p) of both clouds."""
+    """One map per start, shape (starts, p + 1, p), from clusterings (count, k, p) of both clouds."""
     import torch
 
     pairs = [(a[i], b[j]) for i, j in rng.integers(len(a), size=(starts, 2))]
-    return _rotation(torch.stack([one.T @ other[_match_centres(one, other, rng)] for one, other in pairs]))
+    return _fit(
+        *(torch.stack(side) for side in zip(*((a, b[_match_centres(a, b, rng)]) for a, b in pairs), strict=True))
+    )
 
 
 def _cluster(x: Any, count: int, rng: np.random.Generator) -> Any:
@@ -133,27 +139,34 @@ def _match_centres(a: Any, b: Any, rng: np.random.Generator) -> Array:
     )
 
 
-def _rotation(cross: Any) -> Any:
-    """The orthogonal q nearest to cross, for stacks of square matrices: least squares of x @ q = y (Procrustes)."""
+def _fit(x: Any, y: Any) -> Any:
+    """The rotations, with the shift as last row, of x @ q + t = y by least squares: (s, n, p) to (s, p + 1, p)."""
     import torch
 
-    u, _, vt = torch.linalg.svd(cross.double())
-    return (u @ vt).to(cross.dtype)
+    mean_x, mean_y = x.mean(1, keepdim=True), y.mean(1, keepdim=True)
+    u, _, vt = torch.linalg.svd(((x - mean_x).mT @ (y - mean_y)).double())
+    q = (u @ vt).to(x.dtype)
+    return torch.cat([q, mean_y - mean_x @ q], 1)
+
+
+def _apply(x: Any, q: Any) -> Any:
+    return x @ q[..., :-1, :] + q[..., -1:, :]
 
 
 def _refine(x: Any, y: Any, q: Any, steps: int) -> Any:
-    """Alternate between matching rows with their nearest ones and fitting rotations, shape (s, p, p)."""
+    """Alternate between matching rows with their nearest ones and fitting maps, shape (s, p + 1, p)."""
     import torch
 
     q = q.clone()
     active = torch.arange(len(q), device=q.device)
     k = min(NEIGHBOURS, len(x), len(y))
     for _ in range(steps):
-        distances = torch.cdist(x @ q[active], y)  # (s, n, m)
+        distances = torch.cdist(_apply(x, q[active]), y)  # (s, n, m)
         forward = y[distances.topk(k, 2, largest=False).indices].mean(2)  # (s, n, p)
         backward = x[distances.topk(k, 1, largest=False).indices].mean(1)  # (s, m, p)
-        new = _rotation(x.T @ forward + backward.mT @ y)
-        moved = (new - q[active]).norm(dim=(1, 2)) / q.shape[1] ** 0.5
+        sources = torch.cat([x.expand(len(active), -1, -1), backward], 1)
+        new = _fit(sources, torch.cat([forward, y.expand(len(active), -1, -1)], 1))
+        moved = (new - q[active]).norm(dim=(1, 2)) / x.shape[1] ** 0.5
         q[active] = new
         active = active[moved > CONVERGED]
         if not len(active):
@@ -165,7 +178,7 @@ def _nearest(x: Any, y: Any, q: Any) -> tuple[Any, Any]:
     """The distance of each mapped row of x to the nearest of y, and of each row of y to the nearest mapped one."""
     import torch
 
-    distances = torch.cdist(x @ q, y)
+    distances = torch.cdist(_apply(x, q), y)
     return distances.min(1).values, distances.min(0).values
 
 

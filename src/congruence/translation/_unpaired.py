@@ -188,5 +188,6 @@ def _translator(new: _Cloud, old: _Cloud, found: Found, normalize: str | None) -
     width = max(d_new, d_old)
     square = np.zeros((width, width))
     square[:d_new, :d_old] = matrix
-    means = [np.pad(cloud.mean, (0, width - len(cloud.mean))) for cloud in (new, old)]
+    target = old.mean + old.size * (old.axes @ to_numpy(found.shift).astype(np.float64))
+    means = [np.pad(mean, (0, width - len(mean))) for mean in (new.mean, target)]
     return Translator(Map("linear", square, *means), normalize, d_new, d_old)
