@@ -188,7 +188,8 @@ def pair_errors(sample: Sample, unmixing: Float, block: Array) -> tuple[Float, F
     The second matrix are errors for rows without axes. There the contrast in a plane is a sum of waves, one per row,
     cos 4(angle - phase) with random phases. A far row draws the maximum to itself, and then has no score: what it
     contributes is seen in the curvature, which has 16 times the variance of the score over all phases. So the variance
-    is the mean of that of the score and a 16th of that of the curvature, where this is larger than the first alone.
+    is the mean of that of the score and a 16th of that of the curvature, where this is larger than the first alone. All
+    components of such rows are on the same side of the Gaussian, so other planes keep the first.
     """
     white, source = sample.whitening, sample.source
     rotation = polar(unmixing @ white.inverse)
@@ -211,10 +212,8 @@ def pair_errors(sample: Sample, unmixing: Float, block: Array) -> tuple[Float, F
     few = t.ppf(0.975, len(shares) - 1) / 1.96  # a variance of few blocks is often too small
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = few * np.sqrt(len(shares) / (len(shares) - 1)) / np.maximum(curvature, 0)
-        errors = (
-            np.minimum(scale * np.sqrt(one), np.pi / 2)
-            for one in (variance, np.maximum(variance, (variance + spread / 16) / 2))
-        )
+        joint = np.where(sign == sign.T, (variance + spread / 16) / 2, 0.0)
+        errors = (np.minimum(scale * np.sqrt(one), np.pi / 2) for one in (variance, np.maximum(variance, joint)))
         error, without_axes = (np.where(np.eye(len(cross), dtype=bool), 0.0, one) for one in errors)
     return error, without_axes
 
