@@ -3,9 +3,9 @@
 Rows are tensors of the same width, centred, of unit mean square length. Both clouds are clustered several times. Each
 start matches the centres of one clustering of each cloud by their inner products (a quadratic assignment problem) and
 takes the rotation and shift of the matched centres. It is refined by matching every centre, of all clusterings, with
-its nearest centres of the other cloud, in both directions, and fitting again; the best maps are refined on the rows in the
-same way. The objective has many local minima, so there are many starts, and the one with the smallest two-way residual
-is kept. In the spirit of mini-vec2vec (Dar 2025), with centres in the place of relative codes.
+its nearest centres of the other cloud, in both directions, and fitting again; the best maps are refined on the rows
+in the same way. The objective has many local minima, so there are many starts, and the one with the smallest two-way
+residual is kept. In the spirit of mini-vec2vec (Dar 2025), with centres in the place of relative codes.
 """
 
 from __future__ import annotations
