@@ -61,6 +61,8 @@ def test_warnings_of_a_training_name_its_run(tmp_path, monkeypatch):
     monkeypatch.setattr("congruence.experiments.training._train_model._is_mixture", lambda model: True)
     dead = type("Dead", (), {"sentence": "all latents are dead", "numbers": lambda self: {}})
     monkeypatch.setattr("congruence.experiments.training._train_model.posterior_collapse", lambda *given: dead())
+    moments = (None, np.ones((40, 2)))  # an autoencoder has no posterior of its own
+    monkeypatch.setattr("congruence.experiments.training._train_model.posterior_moments", lambda *given: moments)
     options = {"data": "sprites", "n": 40, "steps": 1, "batch": 16, "device": "cpu"}
     with pytest.warns(CollapsedWarning, match="^ae-0: all latents are dead"):
         train("ae", tmp_path, **options)
