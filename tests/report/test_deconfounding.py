@@ -6,6 +6,7 @@ import pytest
 
 from congruence.batches import Nesting, Paired
 from congruence.batches._verdict import measures_of
+from congruence.formatting import fixed
 from congruence.report.terminal import render_text
 
 BASE = np.array([0.7, 0.6, 0.8, 0.7, 0.65])  # as of the result that is made by hand
@@ -147,10 +148,12 @@ def test_a_target_is_found_by_its_name(make_deconfounding):
 
 def test_the_page_shows_every_target_and_measure(make_deconfounding, render):
     page = render(make_deconfounding({"ica": AHEAD, "rotated": AHEAD}))
-    error = (BASE + AHEAD).std(ddof=1) * np.sqrt(1 / 5 + 1 / 4)
+    score = make_deconfounding({"ica": AHEAD, "rotated": AHEAD})["PLK1"].scores["ica"]
     for text in (
         "MTOR",
-        f"▲ 0.744 ± {error:.3f}",
+        "▲ 0.744",
+        fixed(score.low, 3),
+        fixed(score.high, 3),
         "+0.033 to +0.075",
         "0.100, 0.200, 0.300",
         "top 25",
@@ -174,7 +177,7 @@ def test_many_notes_are_folded_but_all_on_the_page(make_deconfounding, render, o
 def test_many_conditions_of_few_targets_are_rows(make_deconfounding):
     gains = dict.fromkeys(("whitened", "ica", "rotated", "standardised", "tvn"), AHEAD)
     tables = {t.label: t for t in make_deconfounding(gains).document().blocks() if hasattr(t, "columns")}
-    table = tables["AUROC on held-out batches, ± standard error"]
+    table = tables["AUROC on held-out batches, with its 95 % interval"]
     assert [column.name for column in table.columns] == ["condition", "MTOR", "PLK1"]
     assert [row[0] for row in table.rows] == [
         "base",

@@ -76,7 +76,7 @@ def test_every_scrolling_region_has_a_name_and_can_be_focused(any_page):
 
 def test_every_heading_of_a_sortable_table_is_a_button(any_page):
     heads = re.findall(r'<table class="sortable.*?</thead>', any_page, re.DOTALL)
-    assert heads
+    assert heads or "without paired rows" in any_page  # the page of an unpaired map has no table to sort
     assert all(head.count("<th scope") == head.count('<button type="button">') > 1 for head in heads)
 
 
