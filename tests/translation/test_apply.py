@@ -127,7 +127,7 @@ def test_kill_9_at_any_moment_loses_and_doubles_no_row(tmp_path, monkeypatch, ma
     for _ in range(12):
         process = subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True)
         assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0, 0.25))
+        time.sleep(chance.uniform(0, 0.04))
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
         process.stdout.close()
