@@ -4,8 +4,9 @@ Rows are tensors of the same width, centred, of unit mean square length. Both cl
 start matches the centres of one clustering of each cloud by their inner products (a quadratic assignment problem) and
 takes the rotation and shift of the matched centres. It is refined by matching every centre, of all clusterings, with
 its nearest centres of the other cloud, in both directions, and fitting again; the best maps are refined on the rows
-in the same way. The objective has many local minima, so there are many starts, and the one with the smallest two-way
-residual is kept. In the spirit of mini-vec2vec (Dar 2025), with centres in the place of relative codes.
+in the same way. The objective has many local minima, so there are rounds of starts, each with clusterings of its own,
+until the two best rounds agree; the map with the smallest two-way residual is kept. In the spirit of mini-vec2vec (Dar
+2025), with centres in the place of relative codes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from congruence.arrays import Array, Float
 
 CENTRES, CLUSTERINGS, LLOYD = 20, 12, 10  # centres of a clustering, clusterings of a cloud, iterations of k-means
 NEIGHBOURS = 5  # rows that a row is matched with
-TRIED, TRIAL, KEPT = 5, 8, 12  # clusterings and iterations to try all starts with, and the number that is kept
+ROUND, SAMPLED = 32, 700  # starts of a round, and rows of each cloud to search on
+TRIED, TRIAL, KEPT = 5, 8, 6  # clusterings and iterations to try all starts with, and the number that is kept
 STEPS, POLISHING, MIRRORING = 40, 20, 10  # iterations on all centres, on the rows, and on the rows from a reflection
 REFLECTED = 8  # leading directions of the best map that are reflected in turn: a better map, or a rival if symmetric
-DIFFERENT = 0.8  # maps that agree less than this (R²) are different maps
+DIFFERENT, SAME = 0.8, 0.9  # R²: maps that agree less than the first are different, more than the second the same
 CONVERGED = 2e-3  # change of a rotation in one step, root mean square over its columns
 
 
@@ -48,17 +50,32 @@ def search(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Found:
     """
     import torch
 
+    some_x, some_y = (rows[rng.permutation(len(rows))[:SAMPLED]] for rows in (x, y))
+    rounds: list[Any] = []
+    best: list[tuple[float, Any]] = []
+    for start in range(0, starts, ROUND):
+        rounds.append(_round(some_x, some_y, min(ROUND, starts - start), rng))
+        residuals = _residuals(some_x, some_y, rounds[-1])
+        best = sorted([*best, (float(residuals.min()), rounds[-1][residuals.argmin(), :-1])], key=lambda one: one[0])
+        if len(best) > 1 and agreement(x, best[0][1], best[1][1]) > SAME:
+            break
+    q = torch.cat(rounds)
+    q = q[_residuals(some_x, some_y, q).argsort()]
+    q = _refine(x, y, q[[0, *_different(x, q)[:2]]], POLISHING)
+    mirrored = q[_residuals(x, y, q).argmin()].repeat(min(REFLECTED, x.shape[1]), 1, 1)
+    mirrored[:, :-1] *= torch.ones(mirrored.shape[::2], device=x.device).fill_diagonal_(-1.0)[:, :, None]
+    return _judge_rivals(x, y, torch.cat([q, _refine(x, y, mirrored, MIRRORING)]))
+
+
+def _round(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Any:
+    """The best map from some starts, and up to two different ones, refined on the rows."""
     a, b = (_cluster(rows, CLUSTERINGS, rng) for rows in (x, y))
     q = _start(a, b, starts, rng)
     some_a, some_b, a, b = (one.flatten(0, 1) for one in (a[:TRIED], b[:TRIED], a, b))
     q = _refine(some_a, some_b, q, TRIAL)
     q = _refine(a, b, q[_residuals(some_a, some_b, q).argsort()[:KEPT]], STEPS)
     q = q[_residuals(a, b, q).argsort()]
-    q = _refine(x, y, q[[0, *_different(x, q)[:2]]], POLISHING)
-    signs = torch.ones((min(REFLECTED, x.shape[1]), x.shape[1]), device=x.device).fill_diagonal_(-1.0)
-    mirrored = q[_residuals(x, y, q).argmin()].repeat(len(signs), 1, 1)
-    mirrored[:, :-1] *= signs[:, :, None]
-    return _judge_rivals(x, y, torch.cat([q, _refine(x, y, mirrored, MIRRORING)]))
+    return _refine(x, y, q[[0, *_different(x, q)[:2]]], POLISHING)
 
 
 def _judge_rivals(x: Any, y: Any, q: Any) -> Found:
