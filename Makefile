@@ -1,8 +1,9 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-# two processes with one thread each: with more, libraries of numbers would wait for each other
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+# two processes with one thread each: with more, libraries of numbers would wait for each other; each process takes
+# tests in the order of the files, so that most fixtures of a file are made once
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 export CONGRUENCE_DATA
 

@@ -237,9 +237,11 @@ def render(page: str, rows: Sequence[Row]) -> str:
 
 
 def choose(only: str | None, quick: bool, text: str = "") -> list[Cell]:
-    """The cells of one section or of all that have this text in their name; for --quick the first of each section."""
+    """The cells of one section or of all that have this text in their name; for --quick one of each, of few rows."""
     chosen = {name: list(make()) for name, make in SECTIONS.items() if only in (None, name)}
-    return [cell for cells in chosen.values() for cell in (cells[:1] if quick else cells) if text in cell.name]
+    if quick:
+        chosen = {name: [min(cells, key=lambda cell: cell.n)] for name, cells in chosen.items()}
+    return [cell for cells in chosen.values() for cell in cells if text in cell.name]
 
 
 def merge(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
@@ -258,7 +260,7 @@ def merge(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two simulations of the first cell of each section")
+    parser.add_argument("--quick", action="store_true", help="two simulations of one cell of each section")
     parser.add_argument("--only", choices=SECTIONS, help="simulate one section, and keep the rows of the others")
     parser.add_argument("--cell", default="", help="only the cells with this text in their name")
     parser.add_argument(

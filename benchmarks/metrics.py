@@ -37,9 +37,6 @@ from congruence.metrics._estimators import standardise
 from congruence.metrics._infomec import NEIGHBOURS, infomec, neighbour_shares
 from congruence.metrics.factors import read_factors
 
-# rows, codes, factors, repetitions, whether the peer runs as well
-FULL = [(10_000, 20, 10, 3, True), (100_000, 20, 10, 1, False)]
-QUICK = [(1500, 4, 3, 1, True)]
 COLUMNS = (
     "metric", "part", "n", "codes", "factors", "repeats", "ours_wall_s", "ours_cpu_s", "peer_wall_s", "peer_cpu_s",
     "times_less_cpu", "largest_difference", "peak_mb", "peer", "machine", "versions",
@@ -219,7 +216,9 @@ def peak_memory(z, s):
     return peak / 1e6
 
 
-PARTS = (infomec_rows, evaluate_rows)  # each makes the rows of one metric for one size
+SIZES = [(10_000, 20, 10, 3, True), (100_000, 20, 10, 1, False)]  # rows, codes, factors, repeats, with the peer
+FULL = [(infomec_rows, SIZES), (evaluate_rows, SIZES)]
+QUICK = [(infomec_rows, [(1500, 4, 3, 1, True)]), (evaluate_rows, [(150, 3, 2, 1, True)])]
 
 
 def main():
@@ -231,7 +230,7 @@ def main():
     with threadpool_limits(1):
         infomec(*data(200, 3, 3))  # imports are not timed
         evaluate(*mixed_data(200, 4, 4))
-        rows = [row for size in (QUICK if arguments.quick else FULL) for part in PARTS for row in part(*size)]
+        rows = [row for part, sizes in (QUICK if arguments.quick else FULL) for size in sizes for row in part(*size)]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, 1 thread, load {load:.0f} when started"
     versions = f"numpy {np.__version__}, scipy {scipy.__version__}, scikit-learn {sklearn.__version__}"
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -183,7 +183,7 @@ def test_a_zarr_store_is_replaced_by_applying_again(folder, capsys):
     assert [run(capsys, *command)[0] for _ in range(2)] == [0, 0]
 
 
-UNPAIRED = ["fit", "here.npy", "there.npy", "--unpaired", "--starts", "32", "--splits", "2"]
+UNPAIRED = ["fit", "here.npy", "there.npy", "--unpaired", "--starts", "64", "--splits", "2"]
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def unrelated(kind, n, rng):
 
 @pytest.mark.parametrize("kind", ["gaussian", "sphere", "simplex", "cube", "destroyed", "other population"])
 def test_rows_that_do_not_determine_a_map_are_unknown(kind, rng, tmp_path):
-    found = translate(*unrelated(kind, 200, rng), **QUICK | {"starts": 16, "nulls": 3})
+    found = translate(*unrelated(kind, 200, rng), **QUICK | {"starts": 16})
     assert found.status == "unknown"
     assert "the map from new to old vectors is not determined" in found.verdict
     with pytest.raises(InputError, match="the map is not determined"):
@@ -260,6 +260,6 @@ def test_two_trainings_of_one_network_are_aligned_without_pairs(model_pair):
     """Each model sees its own half of the molecules; the paired truth, which the fit does not see, is the judge."""
     old, new = (x.astype(float) for x in model_pair)
     mine, other = np.array_split(np.random.default_rng(0).permutation(len(old)), 2)
-    found = translate(old[mine], new[other], unpaired=True, starts=96, splits=1, nulls=3)
-    assert found.status == "holds"
+    found = translate(old[mine], new[other], unpaired=True, splits=1, nulls=0)
+    assert failed_checks(found.matching) == ["No null was searched (nulls is 0)."]
     assert explained(found, old[other], new[other]) > 0.8

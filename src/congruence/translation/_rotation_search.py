@@ -21,7 +21,7 @@ from congruence.arrays import Array, Float
 
 CENTRES, CLUSTERINGS, LLOYD = 20, 12, 10  # centres of a clustering, clusterings of a cloud, iterations of k-means
 NEIGHBOURS = 5  # rows that a row is matched with
-ROUND, SAMPLED = 32, 700  # starts of a round, and rows of each cloud to search on
+ROUND, SAMPLED = 32, 500  # starts of a round, and rows of each cloud to search on
 TRIED, TRIAL, KEPT = 5, 8, 6  # clusterings and iterations to try all starts with, and the number that is kept
 STEPS, POLISHING, MIRRORING = 40, 20, 10  # iterations on all centres, on the rows, and on the rows from a reflection
 REFLECTED = 8  # leading directions of the best map that are reflected in turn: a better map, or a rival if symmetric
