@@ -1,0 +1,18 @@
+"""Turn formulas of the documentation into MathML when the site is built, so that pages need no script or network."""
+
+import html
+import re
+
+from latex2mathml.converter import convert
+
+FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.DOTALL)
+
+
+def on_page_content(content, **_):
+    """Replace what pymdownx.arithmatex marked."""
+
+    def as_mathml(match):
+        kind = "block" if match[1] == "div" else "inline"
+        return convert(html.unescape(match[2]), display=kind)
+
+    return FORMULA.sub(as_mathml, content)
