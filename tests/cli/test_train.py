@@ -46,7 +46,7 @@ def test_python_trains_as_the_command_does_and_gets_the_run_folders(call):
     assert call("train", "ae", *SMALL, "--seeds", "0,1", "--out", "shell")[0] == 0
     seen = []
     options = {"data": "sprites", "n": 40, "steps": 3, "batch": 16, "device": "cpu", "deterministic": True}
-    runs = train("ae", "python", seeds=(1, 0), progress=lambda *now: seen.append(now), **options)
+    runs = train("ae", out="python", seeds=(1, 0), progress=lambda *now: seen.append(now), **options)
     assert [str(run.folder) for run in runs] == [os.path.join("python", name) for name in ("ae-1", "ae-0")]
     assert all(run.finished for run in runs)
     assert seen[-1][0].startswith("ae-0: loss 0.")
@@ -65,14 +65,14 @@ def test_warnings_of_a_training_name_its_run(tmp_path, monkeypatch):
     monkeypatch.setattr("congruence.experiments.training._train_model.posterior_moments", lambda *given: moments)
     options = {"data": "sprites", "n": 40, "steps": 1, "batch": 16, "device": "cpu"}
     with pytest.warns(CollapsedWarning, match="^ae-0: all latents are dead"):
-        train("ae", tmp_path, **options)
+        train("ae", out=tmp_path, **options)
 
 
 def test_a_refused_training_is_an_error_in_python(tmp_path):
     options = {"data": "sprites", "n": 40, "batch": 16, "device": "cpu"}
-    train("ae", tmp_path, steps=1, **options)
-    with pytest.raises(InputError, match="has a run with another config"):
-        train("ae", tmp_path, steps=2, **options)
+    train("ae", out=tmp_path, steps=2, **options)
+    with pytest.raises(InputError, match="has a run with another config .training: steps is 2, not 1."):
+        train("ae", out=tmp_path, steps=1, **options)
 
 
 def test_seeds_end_as_they_would_alone_in_processes_or_one_after_the_other(call):
@@ -94,7 +94,7 @@ def test_seeds_end_as_they_would_alone_in_processes_or_one_after_the_other(call)
 def plans(folder, **settings):
     model = {"model": "ae", "latents": 3, "net": "small", "shape": [1, 64, 64]}
     settings = {"steps": 2, "batch": 8, "device": "cpu", "deterministic": True} | settings
-    data = {"name": "sprites", "n": 16, "device": "cpu"}
+    data = {"data": "sprites", "n": 16, "device": "cpu"}
     return [
         Plan(Path(folder).absolute() / f"ae-{seed}", model | {"seed": seed}, data, settings | {"seed": seed})
         for seed in (0, 1)
@@ -106,7 +106,7 @@ def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
         done = train_on_cluster(plans("cluster"), client)
-        refused = train_on_cluster(plans("cluster", steps=3), client)
+        refused = train_on_cluster(plans("cluster", batch=4), client)
     assert done == [[], []]
     assert len(refused) == 2
     assert all("has a run with another config" in error for error in refused)
@@ -188,7 +188,7 @@ def test_every_model_is_trained_with_its_own_options(model, options, found, call
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae; got 'gan'"),
+        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae, or file.py"),
         (["ae", "--data", "room"], "unknown data set 'room'; did you mean rooms"),
         (["ae", "--beta", "3"], "beta is not an option of ae, which has none"),
         (["bioae", "--beta", "3"], "beta is not an option of bioae, which has nonnegativity, activity"),

@@ -138,7 +138,7 @@ def _pictures_of(run: Run) -> Callable[..., Any] | None:
     if images is None:
         return None
     from congruence.arrays import to_numpy
+    from congruence.cli._load_decoder import load_trained
     from congruence.experiments.models.reconstructions import traverse_latents
-    from congruence.experiments.training import load_model
 
-    return partial(traverse_latents, load_model(run), images, to_numpy(run.latents().values))
+    return partial(traverse_latents, load_trained(run), images, to_numpy(run.latents().values))

@@ -137,10 +137,10 @@ def _check_same_data(runs: Sequence[Run]) -> None:
 
 def _load(run: Run, seed: int) -> MixtureModel:
     """Load the trained model of a run folder, with its codes, draws, and the last values of its log."""
-    from congruence.experiments.training._train_model import load_model
+    from congruence.cli._load_decoder import load_trained
     from congruence.mixture._models import MixtureModel
 
-    model = load_model(run)
+    model = load_trained(run)
     if not hasattr(model, "mixture_prior"):
         raise InputError(f"{run.folder} holds a model {getattr(model, 'name', '')!r} without a mixture prior")
     lines = run.metrics()
