@@ -134,8 +134,13 @@ def _kinds(known: dict[str, str], options: EvaluateOptions) -> Any:
 
 def _pictures_of(run: Run) -> Callable[..., Any] | None:
     """A function that makes pictures of the codes of a run; None if the run has no example images."""
+    from congruence.experiments.models.catalogue import can_import
+
     images = run.examples()
     if images is None:
+        return None
+    if not can_import(run.config.get("model")):
+        cli.say(f"no pictures of codes: the model of {run.folder} has no file to import it from")
         return None
     from congruence.arrays import to_numpy
     from congruence.cli._load_decoder import load_trained

@@ -126,6 +126,12 @@ def test_a_mixture_prior_alone_does_not_promise_posteriors(rows):
     assert train_model(Prior(), rows, **SHORT).finished  # AttributeError: posterior
 
 
+def test_attributes_that_mean_something_else_are_left_alone(rows):
+    model = Mine()
+    model.shape, model.config, model.name = 6, {"layers": 2}, "mine"
+    assert train_model(model, rows, **SHORT).config["model"]["parameters"] == 32
+
+
 @pytest.mark.parametrize("missing", ["loss", "encode", "decode"])
 def test_a_missing_method_is_named_before_there_is_a_folder(missing, rows, tmp_path):
     model = Mine()
@@ -273,6 +279,11 @@ def test_images_come_from_folders_and_from_files_of_data_make(call, folder):
     assert run.config["data"]["note"] == "folders: 0 is cats, 1 is dogs"
     assert run.examples().shape == (8, 3, 8, 8)
     assert run.metrics()[1]["psnr"] > 0
+    quick = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--report", "r.html"]
+    assert "running the code of" in call("evaluate", "runs/Pictures-0", *quick)[2]
+    (other,) = train(namespace["Pictures"], "photos", "other", size=8, **SHORT)
+    code, _, err = call("evaluate", str(other.folder), *quick)
+    assert (code in (0, 1), "no pictures of codes: the model of other/Pictures-0 has no file" in err) == (True, True)
     (net,) = train("ae", "photos", size=16, net="small", **SHORT)
     assert net.config["model"]["shape"] == [3, 16, 16]
     with pytest.raises(InputError, match="pixels, but .* is .*; give a size to make them equal"):

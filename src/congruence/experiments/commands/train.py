@@ -68,8 +68,11 @@ def train(
         with exit_on_sigterm(), cli.working(outputs) as progress, on_cluster(dask):
             runs = train_seeds(model, data, outputs.out, options=options, progress=progress, client=_client(dask))
     except (KeyboardInterrupt, SystemExit) as interruption:
+        code = getattr(interruption, "code", 130)
+        if code not in (130, TERMINATED):
+            raise
         cli.say(f"interrupted; finished steps are kept in {outputs.out}, and the same command resumes")
-        raise typer.Exit(TERMINATED if isinstance(interruption, SystemExit) else 130) from None
+        raise typer.Exit(code) from None
     cli.say_warnings()
     if not outputs.quiet:
         cli.show_table(_table(runs))

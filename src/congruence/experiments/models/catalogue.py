@@ -82,6 +82,11 @@ def build_model(config: Mapping[str, Any], maker: Any = None) -> Any:
         raise InputError(f"cannot build {name} from its config: {error}") from error
 
 
+def can_import(config: Any) -> bool:
+    """Whether `build_model` can make a model from its config alone: by its name, or from a file that it names."""
+    return isinstance(config, Mapping) and (is_own(config) or config.get("model") in (*MODELS, *MIXTURES))
+
+
 def published_settings(model: str, data: str) -> dict[str, Any]:
     """The keyword arguments of a model (a name of `MODELS`) that Hsu et al. chose for a data set (a name of `DATA`).
 

@@ -158,7 +158,7 @@ def describe_model(model: Any, shape: Sequence[int]) -> dict[str, Any]:
     """The config of a model: its own `config()`, the one it was built from, or the name of its class."""
     if model in _configs:
         return _configs[model]
-    if hasattr(model, "config"):
+    if callable(getattr(model, "config", None)):
         return dict(model.config())
     count = sum(weight.numel() for weight in model.parameters())
     return own_config(name_of(type(model)), shape, {}) | {"parameters": count}

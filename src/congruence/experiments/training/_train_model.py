@@ -138,12 +138,13 @@ def train_model(
     inputs, about, columns, ids = _describe_data(data)
     _check_shape(model, tuple(inputs.shape[1:]), len(inputs), about["name"])
     parts = [_as_floats(model, inputs), *_auxiliary(model, data)]
-    check_trainable(model, [part[:TRIED] for part in parts])
+    if not _is_ours(model):
+        check_trainable(model, [part[:TRIED] for part in parts])
     given = {
         "steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed, "weight_decay": weight_decay,
         "precision": precision, "deterministic": deterministic,
     }  # fmt: skip
-    how = _settings(how, where, {name: value for name, value in given.items() if value is not None})
+    how = _settings(how, model, where, {name: value for name, value in given.items() if value is not None})
     rows = evaluated_rows(len(inputs))
     settings = {name: value for name, value in asdict(how).items() if name not in FREE}
     folder = Path(tempfile.mkdtemp(prefix="congruence-") if out is None else out)
@@ -203,17 +204,16 @@ def load_model(run: Run | str | Path, model: Any = None, *, device: str = "cpu")
         Where the model is stored; "auto" takes a GPU if torch finds one.
     """
     require("torch", "loading a model", "torch")
-    from congruence.experiments.models.catalogue import MIXTURES, MODELS, build_model
+    from congruence.experiments.models.catalogue import build_model, can_import
 
     opened = run if isinstance(run, Run) else open_run(run)
     config = opened.config.get("model")
     if not isinstance(config, dict):
         raise InputError(f"the config of {opened.folder} has no model")
-    name = config.get("model")
-    if model is None and not is_own(config) and name not in (*MODELS, *MIXTURES):
+    if model is None and not can_import(config):
         raise InputError(
-            f"the model of {opened.folder}, {name!r}, is not one of congruence and has no file to import it from (as "
-            "in a script or notebook); load_model(run, model) takes the model"
+            f"the model of {opened.folder}, {config.get('model')!r}, is not one of congruence and has no file to "
+            "import it from (as in a script or notebook); load_model(run, model) takes the model"
         )
     found = build_model(located(config, opened.folder) if is_own(config) and model is None else config, model)
     put_weights(found, opened)
@@ -234,7 +234,8 @@ def put_weights(model: Any, run: Run) -> None:
 
 def _check_shape(model: Any, shape: tuple[int, ...], n: int, name: str) -> None:
     """Refuse data that does not fit the model before a folder is made for it."""
-    if getattr(model, "shape", shape) != shape:
+    wanted = getattr(model, "shape", shape)
+    if isinstance(wanted, tuple | list) and tuple(wanted) != shape:
         raise InputError(f"the model takes inputs of shape {model.shape}; those of {name} have {shape}")
     for _, prior in model.learned_mixtures() if hasattr(model, "learned_mixtures") else ():
         if n < max(2, len(prior.logits)):
@@ -294,6 +295,11 @@ def _are_rows(inputs: Any) -> bool:
     return len(inputs.shape) == 2
 
 
+def _is_ours(model: Any) -> bool:
+    """Whether a model is one of congruence, which needs no trial."""
+    return type(model).__module__.startswith("congruence.")
+
+
 def _is_mixture(model: Any) -> bool:
     """Whether posteriors and components of a model can be measured, see `posterior_collapse`."""
     return all(hasattr(model, name) for name in ("mixture_prior", "numbers", "posterior", "state_shares"))
@@ -326,9 +332,11 @@ def _check_inputs(inputs: Any) -> Any:
     return x
 
 
-def _settings(how: Training | None, device: str, given: Mapping[str, Any]) -> Training:
+def _settings(how: Training | None, model: Any, device: str, given: Mapping[str, Any]) -> Training:
     if how is None:
-        how = Training(steps=20_000, optimiser="adamw", clip_value=1.0, log_every=500, precision="auto", engine="auto")
+        how = Training(steps=20_000, optimiser="adamw", clip_value=1.0, log_every=500, precision="auto")
+        if _is_ours(model):  # it may not be possible to record the loss of another
+            how = replace(how, engine="auto")
         if device != "cpu":
             how = replace(how, check_every=50, checkpoint_every=5000)  # checks and copies wait for the GPU
     elif "steps" in given:
