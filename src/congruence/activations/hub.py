@@ -105,10 +105,7 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
         return f"the cache has no {CONFIG} of it"
     check_settings(folder)
     try:
-        check_weights(folder)
-        for kind, path in module_folders(folder):
-            if kind in ("Dense", "LayerNorm"):
-                check_weights(path)
+        _check_modules(folder)
     except InputError as error:
         return str(error)
     return ""
@@ -136,7 +133,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> N
             ) from error
         _check_links(model.folder, root, home)
         check_settings(model.folder)
-    check_weights(model.folder)
+    _check_modules(model.folder)
 
 
 def _check_network(hub: Any) -> None:
@@ -184,7 +181,7 @@ def check_weights(folder: Path) -> None:
     if whole.is_file():
         return
     if not index.is_file():
-        pickled = sorted(path.name for path in folder.iterdir() if path.suffix in PICKLED)
+        pickled = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLED)
         has = f", but {listing(pickled)}, which may run code when unpickled" if pickled else ""
         raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
     shards = read_settings(index).get("weight_map")
@@ -219,6 +216,14 @@ def module_folders(folder: Path) -> list[tuple[str, Path]]:
     if kinds[:2] != ["Transformer", "Pooling"] or kinds.count("Transformer") + kinds.count("Pooling") > 2:
         raise InputError(f"{path} must begin with Transformer and Pooling, once each; got {', '.join(kinds) or 'none'}")
     return [(kind, folder / home) for kind, home in found]
+
+
+def _check_modules(folder: Path) -> None:
+    """Refuse a folder if its weights, or those of a module of sentence-transformers in it, are missing."""
+    check_weights(folder)
+    for kind, path in module_folders(folder):
+        if kind in ("Dense", "LayerNorm"):
+            check_weights(path)
 
 
 def _is_text(value: Any) -> bool:
