@@ -2,14 +2,12 @@ import json
 import multiprocessing
 import os
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from congruence.cli import main
 from congruence.errors import CollapsedWarning, InputError
 from congruence.experiments.processes import run_tasks
 from congruence.experiments.runs import open_run
@@ -19,21 +17,6 @@ from congruence.experiments.training._train import Plan, _train_in_process, trai
 pytest.importorskip("torch")
 
 SMALL = ["--data", "sprites", "--n", "40", "--steps", "3", "--batch", "16", "--device", "cpu", "--deterministic"]
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run `congruence` with arguments in a folder of its own; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 def same(one, other):

@@ -1,12 +1,10 @@
 """`congruence train` with models whose prior is a mixture, and the commands that take their run folders."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from congruence.cli import main
 from congruence.errors import InputError
 from congruence.experiments.runs import open_run
 from congruence.experiments.training import train
@@ -14,21 +12,6 @@ from congruence.experiments.training import train
 pytest.importorskip("torch")
 
 SHORT = ["--n", "60", "--steps", "2", "--batch", "20", "--device", "cpu", "--deterministic"]
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run `congruence` with arguments in a folder of its own; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from congruence.cli import main
 from congruence.errors import CongruenceWarning, InputError
 from congruence.experiments.runs import open_run
 
@@ -77,18 +76,6 @@ def folder(tmp_path, monkeypatch, rows):
     frame.insert(0, "name", [f"r{i}" for i in range(50)])
     frame.assign(Metadata_batch=np.repeat(["a", "b"], 25)).to_parquet("rows.parquet", index=False)
     return tmp_path
-
-
-@pytest.fixture
-def call(folder, monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 def same(one, other):
