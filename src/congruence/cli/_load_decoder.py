@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from congruence.cli._command import say
 from congruence.errors import InputError
 from congruence.importing import load_named
-
-if TYPE_CHECKING:
-    from congruence.experiments.runs import Run
+from congruence.options import DATA
 
 DecoderName = Annotated[
     str,
@@ -28,6 +25,14 @@ LatentsFile = Annotated[
         metavar="[LATENTS]",
         help="Table of latents (.npy .csv .parquet ...); of a run folder, its own by default.",
         show_default=False,
+    ),
+]
+Code = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.PY:CLASS",
+        help="The class of the model of a run folder, if that is one of your own; its code is run.",
+        rich_help_panel=DATA,
     ),
 ]
 
@@ -46,32 +51,21 @@ def is_run(name: str) -> bool:
     return (Path(name) / "config.json").is_file()
 
 
-def load_decoder(name: str) -> Any:
+def load_decoder(name: str, code: str | None = None) -> Any:
     """Import a decoder, which may be anything callable, or load that of a run folder."""
     if is_run(name):
-        return _load_run(name)
+        return _load_run(name, code)
     decoder = load_named(name, "decoder")
     if not callable(decoder):
         raise InputError(f"{name} must return a callable decoder; got {type(decoder).__name__}")
     return decoder
 
 
-def load_trained(run: Run) -> Any:
-    """The trained model of a run folder; if that names code of the user's, a message says that it is run."""
-    from congruence.experiments.models.own_models import is_own, located
-    from congruence.experiments.training import load_model
-
-    config = run.config.get("model")
-    if isinstance(config, dict) and is_own(config):
-        say(f"running the code of {located(config, run.folder)['model']}, which {run.folder} names")
-    return load_model(run)
-
-
-def _load_run(folder: str) -> Any:
+def _load_run(folder: str, code: str | None) -> Any:
     """The decoder of a training, as a torch module."""
     import torch
 
-    from congruence.experiments.runs import open_run
+    from congruence.experiments.training import load_model
 
     class Decoder(torch.nn.Module):  # type: ignore[misc]
         def __init__(self, model: Any) -> None:
@@ -81,4 +75,4 @@ def _load_run(folder: str) -> Any:
         def forward(self, codes: Any) -> Any:
             return self.model.decode(codes)
 
-    return Decoder(load_trained(open_run(folder))).eval()
+    return Decoder(load_model(folder, code)).eval()

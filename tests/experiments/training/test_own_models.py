@@ -99,7 +99,7 @@ def test_a_module_with_three_methods_leaves_a_complete_run_folder(rows, tmp_path
     assert (first["step"], last["step"], end["ended"]) == (1, 12, "steps")
     assert last["loss"] < first["loss"]
     assert run.config["model"]["model"] == "Mine"
-    with pytest.raises(InputError, match=r"'Mine', is not one of congruence and has no file.*load_model.run, model."):
+    with pytest.raises(InputError, match=r"'Mine', is not one of congruence; give code, its class or the name"):
         load_model(run)
     for given in (Mine(), Mine):
         assert_array_equal(load_model(run, given).inner.weight.detach(), model.inner.weight.detach())
@@ -189,7 +189,7 @@ def test_the_command_trains_a_class_of_a_file_and_other_commands_take_the_folder
     short = ["--steps", "12", "--batch", "16", "--device", "cpu", "--deterministic", "--id", "name"]
     assert call("train", "mine.py:Mine", "--data", "rows.parquet", *short, "--seeds", "0,1")[0] == 0
     run = open_run("runs/Mine-1")
-    assert run.config["model"]["model"] == "../../mine.py:Mine"  # both can be moved together
+    assert run.config["model"]["model"] == "mine.py:Mine"  # and no folder of this machine
     assert run.latents().ids.tolist()[:2] == ["r0", "r1"]
     assert set(run.latents().metadata["batch"]) == {"a", "b"}
     code, _, _ = call("compare", "runs/Mine-0", "runs/Mine-1", "--nulls", "2", "--bootstrap", "0", "--json", "c.json")
@@ -198,14 +198,15 @@ def test_the_command_trains_a_class_of_a_file_and_other_commands_take_the_folder
         assert json.load(file)["numbers"]["runs"][0] == {"name": "Mine-0", "n": 50, "d": 2}
     for command in (["decoder", "runs/Mine-0"], ["mechanism", "runs/Mine-0", "--blocks", "0,1"]):
         code, _, err = call(*command)
+        assert (code, "give code, its class or the name of it such as file.py:Class" in err) == (2, True)
+        code, _, err = call(*command, "--code", "mine.py:Mine")
         assert code in (0, 1), err
-        assert f"running the code of {folder / 'mine.py'}:Mine, which runs/Mine-0 names" in err
     assert call("evaluate", "runs/Mine-0", "--metrics", "mig", "--resamples", "0", "--nulls", "2")[0] in (0, 1)
     (folder / "mine.py").write_text(CODE + "\n")
     with pytest.warns(CongruenceWarning, match="mine.py has changed since runs/Mine-0 was trained"):
-        load_model("runs/Mine-0")
-    (folder / "mine.py").unlink()
-    assert "there is no file" in call("decoder", "runs/Mine-0")[2]
+        load_model("runs/Mine-0", "mine.py:Mine")
+    code, _, err = call("train", "mine.py:Mine", "--data", "rows.parquet", *short)
+    assert (code, "another config (model: code is " in err) == (2, True)
 
 
 def test_a_plan_by_name_can_be_carried_out_in_another_process(folder):
@@ -216,14 +217,16 @@ def test_a_plan_by_name_can_be_carried_out_in_another_process(folder):
     same("runs/Mine-0", train("mine.py:Mine", "rows.parquet", "here", id="name", deterministic=True, **SHORT)[0])
 
 
-def test_code_inside_a_run_folder_is_not_run(folder, rows):
+def test_a_run_folder_alone_runs_no_code(folder, rows):
     (run,) = train("mine.py:Mine", rows, **SHORT)
-    (run.folder / "evil.py").write_text("raise SystemExit('it was run')\nMine = None\n")
+    for place in (folder, run.folder):
+        (place / "evil.py").write_text("raise SystemExit('it was run')\n")
     config = json.loads((run.folder / "config.json").read_text())
-    config["config"]["model"]["model"] = "evil.py:Mine"
-    (run.folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="Mine-0 names code inside itself, evil.py, which is not run"):
-        load_model(run.folder)
+    for name in ("evil.py:Mine", str(folder / "evil.py:Mine"), "evil:Mine", "os:abort"):
+        config["config"]["model"]["model"] = name
+        (run.folder / "config.json").write_text(json.dumps(config))
+        with pytest.raises(InputError, match="is not one of congruence; give code"):
+            load_model(run.folder)
 
 
 def test_data_comes_from_arrays_tables_frames_anndata_and_their_files(folder, rows):
@@ -267,10 +270,11 @@ def test_images_come_from_folders_and_from_files_of_data_make(call, folder):
     assert run.examples().shape == (8, 3, 8, 8)
     assert run.metrics()[1]["psnr"] > 0
     quick = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--report", "r.html"]
-    assert "running the code of" in call("evaluate", "runs/Pictures-0", *quick)[2]
-    (other,) = train(namespace["Pictures"], "photos", "other", size=8, **SHORT)
-    code, _, err = call("evaluate", str(other.folder), *quick)
-    assert (code in (0, 1), "no pictures of codes: the model of other/Pictures-0 has no file" in err) == (True, True)
+    assert "no pictures of codes: the model of runs/Pictures-0 is" in call("evaluate", "runs/Pictures-0", *quick)[2]
+    before = (folder / "r.html").read_text().count("data:image/png")
+    code, _, err = call("evaluate", "runs/Pictures-0", *quick, "--code", "mine.py:Pictures")
+    assert (code in (0, 1), "no pictures" in err) == (True, False)
+    assert (folder / "r.html").read_text().count("data:image/png") > before
     (net,) = train("ae", "photos", size=16, net="small", **SHORT)
     assert net.config["model"]["shape"] == [3, 16, 16]
     with pytest.raises(InputError, match="pixels, but .* is .*; give a size to make them equal"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.experiments.models.own_models import build_own, is_own
+from congruence.experiments.models.own_models import build_own
 
 if TYPE_CHECKING:
     from congruence.experiments.data.registry import DataOutline
@@ -61,13 +61,12 @@ _GENERAL = (
 def build_model(config: Mapping[str, Any], maker: Any = None) -> Any:
     """Build a model from its `config()`, or from one written by hand: {"model": "vae", "latents": 10, "net": "small"}.
 
-    Initial weights are those of the config's seed; trained ones are loaded with `load_state_dict`. A model that is
-    called `file.py:Class` or `package.module:function` is imported, which runs that code; `maker` is used instead if
-    it is given.
+    Initial weights are those of the config's seed; trained ones are loaded with `load_state_dict`. `maker` makes a
+    model of the user's: a module, class or function, or the name of one (`file.py:Class`), whose code is run.
     """
     from importlib import import_module
 
-    if maker is not None or is_own(config):
+    if maker is not None:
         return build_own(config, maker)
     options, homes = dict(config), MODELS | MIXTURES
     name = options.pop("model", None)
@@ -82,9 +81,9 @@ def build_model(config: Mapping[str, Any], maker: Any = None) -> Any:
         raise InputError(f"cannot build {name} from its config: {error}") from error
 
 
-def can_import(config: Any) -> bool:
-    """Whether `build_model` can make a model from its config alone: by its name, or from a file that it names."""
-    return isinstance(config, Mapping) and (is_own(config) or config.get("model") in (*MODELS, *MIXTURES))
+def is_known(config: Any) -> bool:
+    """Whether a config is that of a model of congruence, which `build_model` can make without the user's code."""
+    return isinstance(config, Mapping) and config.get("model") in (*MODELS, *MIXTURES)
 
 
 def published_settings(model: str, data: str) -> dict[str, Any]:

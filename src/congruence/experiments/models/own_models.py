@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import warnings
 import weakref
@@ -108,82 +107,75 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = mode
 
 
-def is_own(config: Mapping[str, Any]) -> bool:
-    """Whether the config of a model names code of the user's: `file.py:Class` or `package.module:function`."""
-    return ":" in str(config.get("model"))
+def own_config(maker: Any, shape: Sequence[int], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a model of the user's, without its seed: the name of its class, and a checksum of its file.
 
-
-def name_of(maker: Any) -> str:
-    """The name by which a class or function can be imported again; one without a file has no colon in it."""
-    name, module = getattr(maker, "__qualname__", type(maker).__name__), getattr(maker, "__module__", "__main__")
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if "<" in name or module == "__main__" or not file:  # local, or of a script or notebook
-        return name
-    return f"{module}:{name}" if "." in module else f"{Path(file).resolve()}:{name}"
-
-
-def own_config(name: str, shape: Sequence[int], given: Mapping[str, Any], maker: Any = None) -> dict[str, Any]:
-    """The config of a model of the user's, without its seed; `given` are arguments that the class must have."""
-    accepted = () if maker is None else parameters_of(maker)
+    `maker` is a class, function, module or name; `given` are arguments that it must have parameters for. The file is
+    named without its folder, and a config is never enough to run it.
+    """
+    target = find_named(maker, "model") if isinstance(maker, str) else maker
+    name, file = _name_and_file(maker)
+    accepted = parameters_of(target)
     for option in given:
         if option not in accepted:
             raise InputError(f"{option} is not an option of {name}, which has {', '.join(accepted) or 'none'}")
-    file, colon, attribute = name.rpartition(":")
-    code = {}
-    if file.endswith(".py"):
-        path = Path(file).resolve()
-        name, code = f"{path}{colon}{attribute}", {"code": _digest(path)}
+    code = {} if file is None else {"code": _digest(file)}
     return {"model": name, **code, "shape": list(shape), **given}
 
 
-def build_own(config: Mapping[str, Any], maker: Any = None) -> Any:
-    """Make a model of the user's from its config: a class or function is called, a module is returned as it is.
+def build_own(config: Mapping[str, Any], maker: Any) -> Any:
+    """Make a model of the user's: a class or function, or one of that name, is called; a module is returned as it is.
 
     The class gets those of the arguments in the config, `shape` and `seed` among them, that it has parameters for.
     torch's generator has the seed while it is called, so that a class without a parameter `seed` can do without.
     """
     import torch
 
-    name = str(config["model"])
-    target = find_named(name, "model") if maker is None else maker
+    target = find_named(maker, "model") if isinstance(maker, str) else maker
+    arguments = {name: value for name, value in config.items() if name not in RECORDS}
     with GENERATORS, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(config.get("seed", 0)))
-        model = call_named(target, name, "model", {k: v for k, v in config.items() if k not in RECORDS})
+        model = call_named(target, str(config["model"]), "model", arguments)
     if isinstance(model, torch.nn.Module):
         _configs[model] = dict(config)
     return model
 
 
 def describe_model(model: Any, shape: Sequence[int]) -> dict[str, Any]:
-    """The config of a model: its own `config()`, the one it was built from, or the name of its class."""
+    """The config of a model: the one it was built from, its own `config()`, or the name of its class."""
     if model in _configs:
         return _configs[model]
     if callable(getattr(model, "config", None)):
         return dict(model.config())
-    count = sum(weight.numel() for weight in model.parameters())
-    return own_config(name_of(type(model)), shape, {}) | {"parameters": count}
+    return own_config(model, shape, {}) | {"parameters": sum(weight.numel() for weight in model.parameters())}
 
 
-def relative_to_run(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A config in which the file of a model is named relative to the run folder, so that both can be moved."""
-    return _with_file(config, lambda path: os.path.relpath(path, folder.resolve()))
-
-
-def located(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The inverse of `relative_to_run`; a file inside the run folder, which may come from elsewhere, is refused."""
-    found = _with_file(config, lambda path: str((folder.resolve() / path).resolve()))
-    file = Path(str(found.get("model")).rpartition(":")[0])
-    if file.is_relative_to(folder.resolve()):
-        raise InputError(f"{folder} names code inside itself, {file.name}, which is not run; move the file")
-    if "code" in found and file.is_file() and _digest(file) != found["code"]:
+def check_code(config: Mapping[str, Any], code: Any, folder: Path) -> None:
+    """Warn if the file of a class has changed since a run folder was trained with it."""
+    _, file = _name_and_file(code)
+    if file is not None and config.get("code", _digest(file)) != _digest(file):
         warnings.warn(f"{file} has changed since {folder} was trained", CongruenceWarning, stacklevel=3)
-    return found
 
 
-def _with_file(config: Mapping[str, Any], change: Any) -> dict[str, Any]:
-    file, colon, attribute = str(config.get("model")).rpartition(":")
-    return dict(config) | ({"model": f"{change(file)}{colon}{attribute}"} if file.endswith(".py") else {})
+def is_module(model: Any) -> bool:
+    """Whether this is a torch module, and not a class of these."""
+    return hasattr(model, "state_dict") and not isinstance(model, type)
+
+
+def _name_and_file(maker: Any) -> tuple[str, Path | None]:
+    """The name of a class or function (of a module, its class), and the file that it is in, if that is known."""
+    if isinstance(maker, str):
+        module, _, name = maker.rpartition(":")
+        file = Path(module) if module.endswith(".py") else None
+    else:
+        kind = type(maker) if is_module(maker) else maker
+        name, module = getattr(kind, "__qualname__", type(kind).__name__), getattr(kind, "__module__", "")
+        path = getattr(sys.modules.get(module), "__file__", None)
+        file = Path(path) if path and "<" not in name else None  # not of a notebook, and not local
+    if file is not None and file.is_file():
+        return f"{file.name}:{name}", file
+    return (maker if isinstance(maker, str) else name), None
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,11 @@ from congruence.checks import check_integer
 from congruence.errors import CongruenceError, CongruenceWarning, InputError
 from congruence.experiments.data.registry import DataOutline, is_own_data, load_data, outline_data
 from congruence.experiments.models.catalogue import model_config
-from congruence.experiments.models.own_models import name_of, own_config
+from congruence.experiments.models.own_models import is_module, own_config
 from congruence.experiments.processes import run_tasks, send_message, stop_requested
 from congruence.experiments.runs import Run, open_run
 from congruence.experiments.training._options import OF_MODELS, TrainOptions
 from congruence.experiments.training._train_model import TrainingState
-from congruence.importing import find_named
 from congruence.options import reading, takes
 from congruence.progress import Progress
 
@@ -109,7 +108,7 @@ class Plan:
     data: dict[str, Any]  # arguments of `load_data`
     settings: dict[str, Any]  # arguments of `train_model`
     threads: int | None = None  # of torch on a CPU; None leaves them unchanged
-    maker: Any = None  # a class, function or module of the user's, which is not sent to another process
+    maker: Any = None  # the name of a class of the user's; or the class or module, not sent to other processes
 
     @property
     def name(self) -> str:
@@ -123,16 +122,17 @@ Outcome = str | list[tuple[type[Warning], str]]  # the error of a training, or i
 def _plan_trainings(model: Any, data: Any, folder: Path, options: TrainOptions, *, alone: bool) -> list[Plan]:
     source, outline = _plan_data(data, options, alone)
     seeds = parse_seeds(options.seeds)
-    maker = None if isinstance(model, str) else model
     own = {name: getattr(options, name) for name in OF_MODELS}
-    if maker is not None or ":" in model:
-        config, decay = _own_config(model, outline.shape, own | {"latents": options.latents}), 0.0
+    maker = _as_maker(model)
+    if maker is not None:  # its code is imported here, so that errors come before any training
+        given = {name: value for name, value in (own | {"latents": options.latents}).items() if value is not None}
+        config, decay = own_config(maker, outline.shape, given), 0.0
     else:
         shared: dict[str, Any] = {"latents": options.latents, "net": options.net, "device": options.device}
         config, decay = model_config(model, outline, options.n, **shared, own=own)
-    if maker is not None and not alone:
+    if maker is not None and not isinstance(maker, str) and not alone:
         raise InputError("jobs and dask need the model by name, such as file.py:Class, since others must import it")
-    if _is_module(maker) and len(seeds) > 1:
+    if is_module(maker) and len(seeds) > 1:
         raise InputError(f"a module is trained in place, with one seed; give its class for {len(seeds)} seeds")
     names = ("steps", "batch", "learning_rate", "device", "precision", "deterministic")
     settings = {name: getattr(options, name) for name in names}
@@ -146,6 +146,14 @@ def _plan_trainings(model: Any, data: Any, folder: Path, options: TrainOptions, 
     ]
 
 
+def _as_maker(model: Any) -> Any:
+    """What makes a model of the user's: an object, or a name with the whole path of its file; None for known models."""
+    if not isinstance(model, str):
+        return model
+    module, colon, name = model.rpartition(":")
+    return f"{Path(module).absolute() if module.endswith('.py') else module}:{name}" if colon else None
+
+
 def _plan_data(data: Any, options: TrainOptions, alone: bool) -> tuple[dict[str, Any], DataOutline]:
     """The arguments of `load_data`, and an outline of the data; your own is opened here, unless workers open it."""
     asked: dict[str, Any] = {"data": data, "n": options.n, "continuous": options.continuous, "device": options.device}
@@ -155,19 +163,6 @@ def _plan_data(data: Any, options: TrainOptions, alone: bool) -> tuple[dict[str,
     opened = load_data(**asked)
     path = Path(data).absolute() if isinstance(data, str | Path) else None
     return {"data": opened} if alone or path is None else asked | {"data": path}, outline_data(opened)
-
-
-def _own_config(model: Any, shape: Sequence[int], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The config of a model of the user's; its code is imported here, so that errors come before any training."""
-    given = {name: value for name, value in options.items() if value is not None}
-    if isinstance(model, str):
-        return own_config(model, shape, given, find_named(model, "model"))
-    return own_config(name_of(type(model) if _is_module(model) else model), shape, given, model)
-
-
-def _is_module(model: Any) -> bool:
-    """Whether this is a torch module, and not a class of these."""
-    return hasattr(model, "state_dict") and not isinstance(model, type)
 
 
 def parse_seeds(seeds: str | Sequence[int]) -> list[int]:

@@ -19,13 +19,7 @@ import numpy as np
 from congruence.arrays import Array, to_numpy
 from congruence.checks import require
 from congruence.errors import CollapsedWarning, InputError
-from congruence.experiments.models.own_models import (
-    check_trainable,
-    describe_model,
-    is_own,
-    located,
-    relative_to_run,
-)
+from congruence.experiments.models.own_models import check_code, check_trainable, describe_model
 from congruence.experiments.models.reconstructions import (
     apply_in_batches,
     evaluated_rows,
@@ -148,7 +142,7 @@ def train_model(
     rows = evaluated_rows(len(inputs))
     settings = {name: value for name, value in asdict(how).items() if name not in FREE}
     folder = Path(tempfile.mkdtemp(prefix="congruence-") if out is None else out)
-    described = relative_to_run(describe_model(model, inputs.shape[1:]), folder)
+    described = describe_model(model, inputs.shape[1:])
     discrete = bool(getattr(model, "discrete", False))
     config = {"model": described, "data": about, "training": settings, "discrete_codes": discrete}
     _continue_run(folder, config, how)
@@ -188,36 +182,36 @@ def train_model(
     return result
 
 
-def load_model(run: Run | str | Path, model: Any = None, *, device: str = "cpu") -> Any:
+def load_model(run: Run | str | Path, code: Any = None, *, device: str = "cpu") -> Any:
     """Load the trained model of a run folder; it may have been trained on another device.
-
-    A model of your own is made again by its class, in the file that the run folder names: the code of that file is run.
 
     Parameters
     ----------
     run : Run or path
         A finished training by `train` or `congruence train`.
-    model : torch.nn.Module, class or function, optional
-        What to load the weights into, where the folder does not name a class that makes it: one of a script or a
-        notebook, or with further arguments.
+    code : class, function, torch.nn.Module or str, optional
+        For a model of your own: what makes it, as for `train`, or a module to load the weights into. A name such as
+        ``file.py:Class`` is imported, which runs that code. A run folder alone never runs any.
     device : {"cpu", "auto", "cuda", "cuda:1", ...}
         Where the model is stored; "auto" takes a GPU if torch finds one.
     """
     require("torch", "loading a model", "torch")
-    from congruence.experiments.models.catalogue import build_model, can_import
+    from congruence.experiments.models.catalogue import build_model, is_known
 
     opened = run if isinstance(run, Run) else open_run(run)
     config = opened.config.get("model")
     if not isinstance(config, dict):
         raise InputError(f"the config of {opened.folder} has no model")
-    if model is None and not can_import(config):
+    if code is None and not is_known(config):
         raise InputError(
-            f"the model of {opened.folder}, {config.get('model')!r}, is not one of congruence and has no file to "
-            "import it from (as in a script or notebook); load_model(run, model) takes the model"
+            f"the model of {opened.folder}, {config.get('model')!r}, is not one of congruence; give code, its class or "
+            "the name of it such as file.py:Class, which is then run"
         )
-    found = build_model(located(config, opened.folder) if is_own(config) and model is None else config, model)
-    put_weights(found, opened)
-    return found.to(training_device(device)).eval()
+    if code is not None:
+        check_code(config, code, opened.folder)
+    model = build_model(config, code)
+    put_weights(model, opened)
+    return model.to(training_device(device)).eval()
 
 
 def put_weights(model: Any, run: Run) -> None:
