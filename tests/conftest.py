@@ -1,5 +1,6 @@
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,23 @@ settings.load_profile("patient")
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run `congruence` with arguments in a folder of its own; return exit code, stdout and stderr."""
+    from congruence.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, printed.out, printed.err
+
+    return run
 
 
 @pytest.fixture(scope="session")

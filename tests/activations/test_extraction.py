@@ -1,12 +1,14 @@
 """Tables hold what a bare loop gives, in bounded memory, and an interrupted run goes on."""
 
 import json
+import time
 
 import numpy as np
 import pytest
 
 from congruence.activations import _extract as module
 from congruence.activations import array_inputs, extract, image_inputs, text_inputs
+from congruence.activations._parts import PartFolder
 from congruence.errors import CongruenceError, CongruenceWarning, InputError
 from congruence.tables import Table, read_table
 
@@ -58,6 +60,27 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(pictures, x, tmp_path, mon
     extract(pictures, inputs, "head", out, batch=5, device="cpu", progress=lambda what, done, n: seen.append(done))
     assert seen == [5, 10, 15, 15, 20, 23]
     assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
+
+
+def test_parts_are_written_by_time_as_well_as_by_size(pictures, x, tmp_path, monkeypatch):
+    now, made, seen = [0.0], [], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    put = PartFolder.put
+    monkeypatch.setattr(PartFolder, "put", lambda self, end, tables: [made.append(end), put(self, end, tables)])
+
+    def pass_time(what, done, total):
+        seen.append(done)
+        now[0] += 25.0
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "t.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        extract(pictures, x, "head.1", out, batch=2, device="cpu", progress=pass_time)
+    assert made == [3]  # 75 seconds of 25 a batch; the next part would have had three batches, too
+    extract(pictures, x, "head.1", out, batch=2, device="cpu", progress=lambda what, done, total: seen.append(done))
+    assert seen[6] == 8  # batches 4 to 6 are lost, and nothing else
+    assert np.array_equal(read_table(out).values, extract(pictures, x, "head.1", batch=2, device="cpu").values)
 
 
 def test_parts_of_other_weights_are_not_gone_on_from(pictures, x, tmp_path, monkeypatch):

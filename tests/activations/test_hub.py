@@ -3,6 +3,7 @@
 import fnmatch
 import hashlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -31,7 +32,9 @@ def put(cache, commit, files, name="someone/model"):
     for file, content in files.items():
         blob = hashlib.sha256(content).hexdigest()
         (home / "blobs" / blob).write_bytes(content)
-        (home / "snapshots" / commit / file).symlink_to(f"../../blobs/{blob}")
+        link = home / "snapshots" / commit / file
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(os.path.relpath(home / "blobs" / blob, link.parent))
     return home / "snapshots" / commit
 
 
@@ -118,6 +121,20 @@ def test_what_is_missing_of_a_snapshot_is_fetched(cache, far):
     put(cache, FIRST, {"config.json": b"{}", "model.safetensors.index.json": index})
     files |= {"model-1-of-1.safetensors": b"weights"}
     assert (find_model("someone/model", FIRST).folder / "model-1-of-1.safetensors").is_file()
+
+
+def test_modules_of_sentence_transformers_are_fetched_with_their_weights(cache, far):
+    files, _ = far
+    kinds = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+    listed = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in kinds.items()]
+    put(cache, FIRST, PLAIN | {"modules.json": json.dumps(listed).encode()})  # as if its download had been cut short
+    with pytest.raises(InputError, match="2_Dense"):
+        find_model("someone/model", FIRST)
+    files |= {"1_Pooling/config.json": b"{}", "2_Dense/config.json": b"{}", "2_Dense/model.safetensors": b"weights"}
+    files |= {"2_Dense/pytorch_model.bin": b"pickle"}
+    found = find_model("someone/model", FIRST).folder
+    assert sorted(path.name for path in (found / "2_Dense").iterdir()) == ["config.json", "model.safetensors"]
+    assert (found / "1_Pooling/config.json").is_file()
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])

@@ -164,3 +164,61 @@ def test_weights_of_other_sizes_than_the_settings_are_named_and_refused(neox):
     (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 11}))
     with pytest.raises(InputError, match=r"neox has weights of the wrong shape .*2 tensors .*gpt_neox.embed_in.weight"):
         load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("CLIP", {"size": {"shortest_edge": 20}, "crop_size": {"height": 16, "width": 16}}),
+        ("ViT", {"size": {"height": 12, "width": 18}}),
+        ("ConvNext", {"size": {"shortest_edge": 16}, "crop_pct": 0.875}),
+        ("BitDefaults", {"size": {"shortest_edge": 30}, "crop_size": {"height": 24, "width": 24}, "resample": 2}),
+    ],
+)
+def test_images_are_resized_and_cropped_as_transformers_does_it(kind, settings, tmp_path):
+    from PIL import Image
+
+    from congruence.activations.inputs import image_inputs
+    from congruence.activations.pretrained import _image_processor
+
+    kind = kind.removesuffix("Defaults")
+    major = int(transformers.__version__.partition(".")[0])
+    own = getattr(transformers, f"{kind}ImageProcessor{'Pil' * (major > 4)}")(**settings)
+    own.save_pretrained(tmp_path)
+    rng = np.random.default_rng(0)
+    (tmp_path / "photos").mkdir()
+    pictures = []
+    for number, (height, width) in enumerate([(37, 53), (29, 23), (19, 64), (24, 24), (101, 33), (15, 9)]):
+        pictures.append(Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)))
+        pictures[-1].save(tmp_path / f"photos/{number}.png")
+    inputs = image_inputs(tmp_path / "photos", processor=_image_processor(transformers, tmp_path))
+    wanted = own(images=pictures, return_tensors="np")["pixel_values"]
+    assert inputs.read(0, 6).dtype == np.float32
+    assert np.array_equal(inputs.read(0, 6), wanted)
+    other = own.__class__.from_pretrained(tmp_path, image_mean=[0.1] * 3)
+    assert inputs.name != image_inputs(tmp_path / "photos", processor=other).name  # a run is not resumed with it
+
+
+def test_a_model_sees_images_through_its_own_processor_unless_size_mean_or_std_are_given(tmp_path):
+    from PIL import Image
+
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=16, patch_size=4
+    )
+    model = saved("ViTModel", config, tmp_path / "net")
+    major = int(transformers.__version__.partition(".")[0])
+    kind = getattr(transformers, "CLIPImageProcessor" + "Pil" * (major > 4))
+    own = kind(size={"shortest_edge": 20}, crop_size={"height": 16, "width": 16})
+    own.save_pretrained(tmp_path / "net")
+    (tmp_path / "photos").mkdir()
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (33, 47, 3), dtype=np.uint8))
+    picture.save(tmp_path / "photos/a.png")
+    found = extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu")
+    pixels = torch.tensor(own(images=picture, return_tensors="np")["pixel_values"])
+    assert np.array_equal(found.values, caught(model, "layernorm", pixel_values=pixels)[:, 0])
+    other = extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu", size=16)
+    assert np.abs(found.values - other.values).max() > 1e-3
+    settings = json.loads((tmp_path / "net/preprocessor_config.json").read_text())
+    (tmp_path / "net/preprocessor_config.json").write_text(json.dumps(settings | {"size": {"depth": 3}}))
+    with pytest.raises(InputError, match="the image processor of .*; give size, mean and std"):
+        extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu")

@@ -158,7 +158,7 @@ def test_the_decoders_of_two_run_folders_are_compared_with_their_own_latents(fol
     from congruence.experiments.training import train
 
     how = {"data": "sprites", "n": 40, "steps": 2, "batch": 16, "device": "cpu"}
-    runs = [str(run.folder) for run in train("ae", "runs", seeds=(0, 1), **how)]
+    runs = [str(run.folder) for run in train("ae", out="runs", seeds=(0, 1), **how)]
     assert call(runs[0], "--other", runs[1], "--method", "directions", "--json", "-", "-q") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["settings"]["decoder"] == runs[0]

@@ -224,7 +224,7 @@ def test_the_decoder_of_a_run_folder_is_examined_at_its_latents(folder, capsys):
     from congruence.experiments.training import train
 
     how = {"data": "random-relu", "n": 60, "steps": 2, "batch": 20, "device": "cpu", "hidden": (8,)}
-    (run,) = train("mixvae", "runs", seeds=(0,), **how)
+    (run,) = train("mixvae", out="runs", seeds=(0,), **how)
     assert call(run.folder, "--points", 3, "--orders", "2", "--types", "D", "--json", "-", "-q") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["settings"]["decoder"] == str(run.folder)

@@ -2,14 +2,12 @@ import json
 import multiprocessing
 import os
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from congruence.cli import main
 from congruence.errors import CollapsedWarning, InputError
 from congruence.experiments.processes import run_tasks
 from congruence.experiments.runs import open_run
@@ -19,21 +17,6 @@ from congruence.experiments.training._train import Plan, _train_in_process, trai
 pytest.importorskip("torch")
 
 SMALL = ["--data", "sprites", "--n", "40", "--steps", "3", "--batch", "16", "--device", "cpu", "--deterministic"]
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run `congruence` with arguments in a folder of its own; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 def same(one, other):
@@ -46,7 +29,7 @@ def test_python_trains_as_the_command_does_and_gets_the_run_folders(call):
     assert call("train", "ae", *SMALL, "--seeds", "0,1", "--out", "shell")[0] == 0
     seen = []
     options = {"data": "sprites", "n": 40, "steps": 3, "batch": 16, "device": "cpu", "deterministic": True}
-    runs = train("ae", "python", seeds=(1, 0), progress=lambda *now: seen.append(now), **options)
+    runs = train("ae", out="python", seeds=(1, 0), progress=lambda *now: seen.append(now), **options)
     assert [str(run.folder) for run in runs] == [os.path.join("python", name) for name in ("ae-1", "ae-0")]
     assert all(run.finished for run in runs)
     assert seen[-1][0].startswith("ae-0: loss 0.")
@@ -65,14 +48,14 @@ def test_warnings_of_a_training_name_its_run(tmp_path, monkeypatch):
     monkeypatch.setattr("congruence.experiments.training._train_model.posterior_moments", lambda *given: moments)
     options = {"data": "sprites", "n": 40, "steps": 1, "batch": 16, "device": "cpu"}
     with pytest.warns(CollapsedWarning, match="^ae-0: all latents are dead"):
-        train("ae", tmp_path, **options)
+        train("ae", out=tmp_path, **options)
 
 
 def test_a_refused_training_is_an_error_in_python(tmp_path):
     options = {"data": "sprites", "n": 40, "batch": 16, "device": "cpu"}
-    train("ae", tmp_path, steps=1, **options)
-    with pytest.raises(InputError, match="has a run with another config"):
-        train("ae", tmp_path, steps=2, **options)
+    train("ae", out=tmp_path, steps=2, **options)
+    with pytest.raises(InputError, match="has a run with another config .training: steps is 2, not 1."):
+        train("ae", out=tmp_path, steps=1, **options)
 
 
 def test_seeds_end_as_they_would_alone_in_processes_or_one_after_the_other(call):
@@ -94,7 +77,7 @@ def test_seeds_end_as_they_would_alone_in_processes_or_one_after_the_other(call)
 def plans(folder, **settings):
     model = {"model": "ae", "latents": 3, "net": "small", "shape": [1, 64, 64]}
     settings = {"steps": 2, "batch": 8, "device": "cpu", "deterministic": True} | settings
-    data = {"name": "sprites", "n": 16, "device": "cpu"}
+    data = {"data": "sprites", "n": 16, "device": "cpu"}
     return [
         Plan(Path(folder).absolute() / f"ae-{seed}", model | {"seed": seed}, data, settings | {"seed": seed})
         for seed in (0, 1)
@@ -106,7 +89,7 @@ def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
         done = train_on_cluster(plans("cluster"), client)
-        refused = train_on_cluster(plans("cluster", steps=3), client)
+        refused = train_on_cluster(plans("cluster", batch=4), client)
     assert done == [[], []]
     assert len(refused) == 2
     assert all("has a run with another config" in error for error in refused)
@@ -188,7 +171,7 @@ def test_every_model_is_trained_with_its_own_options(model, options, found, call
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae; got 'gan'"),
+        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae, or file.py"),
         (["ae", "--data", "room"], "unknown data set 'room'; did you mean rooms"),
         (["ae", "--beta", "3"], "beta is not an option of ae, which has none"),
         (["bioae", "--beta", "3"], "beta is not an option of bioae, which has nonnegativity, activity"),

@@ -1,12 +1,10 @@
 """`congruence train` with models whose prior is a mixture, and the commands that take their run folders."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from congruence.cli import main
 from congruence.errors import InputError
 from congruence.experiments.runs import open_run
 from congruence.experiments.training import train
@@ -14,21 +12,6 @@ from congruence.experiments.training import train
 pytest.importorskip("torch")
 
 SHORT = ["--n", "60", "--steps", "2", "--batch", "20", "--device", "cpu", "--deterministic"]
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Run `congruence` with arguments in a folder of its own; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code or 0, printed.out, printed.err
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -57,11 +40,11 @@ def test_models_are_trained_with_their_own_options(model, data, options, found, 
 def test_a_prior_and_widths_can_be_given_as_data_in_python(tmp_path):
     prior = {"weights": np.ones(2) / 2, "means": np.zeros((2, 3)), "covariances": np.stack([np.eye(3)] * 2)}
     options = {"data": "moons", "n": 60, "steps": 2, "batch": 20, "device": "cpu"}
-    (run,) = train("mixvae", tmp_path, prior=prior, hidden=(7, 8), **options)
+    (run,) = train("mixvae", out=tmp_path, prior=prior, hidden=(7, 8), **options)
     assert run.config["model"]["prior"]["weights"] == [0.5, 0.5]
     assert run.config["model"]["hidden"] == [7, 8]
     with pytest.raises(InputError, match="prior must have weights, means and covariances; means is missing"):
-        train("mixvae", tmp_path / "b", prior={"weights": [1.0]}, **options)
+        train("mixvae", out=tmp_path / "b", prior={"weights": [1.0]}, **options)
 
 
 def test_a_prior_can_be_given_in_a_file(call, tmp_path):

@@ -69,6 +69,8 @@ def world(tmp_path, monkeypatch, figures):
         own = rng.normal(size=(10, 16))
         save_file({"W_dec": np.vstack([atoms, own]).astype(np.float32)}, f"sae{i}.safetensors")
     (tmp_path / "mymodel.py").write_text(DECODER)
+    (own,) = (text for _, text in BLOCK.findall((ROOT / "docs/train.md").read_text()) if "class MyModel" in text)
+    (tmp_path / "autoencoder.py").write_text(own)
     np.save("latents.npy", rng.normal(size=(60, 4)))
     (tmp_path / "checkpoints").mkdir()
     for step in (10, 100, 1000):

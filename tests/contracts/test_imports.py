@@ -34,6 +34,7 @@ MAY_IMPORT = {
     },  # `report`, `plot` and `_repr_html_` load their renderers
     "document": {"formatting", "result"},
     "progress": set(),
+    "importing": {"errors"},
     "parts": {"arrays", "files"},  # finished parts of long computations
     "arrays": {"errors", "checks"},
     "memory": {"errors", "files", "arrays"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,7 +30,7 @@ from congruence.tables.columns import PREFIX
 from congruence.tables.table import concatenate_labels
 
 STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written chunk by chunk, with ids
-PART_BYTES = 2**26  # of activations in memory before they are written
+PART_BYTES, PART_SECONDS = 2**26, 60.0  # of activations in memory, and since the last part, before they are written
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Job:
 def extract(
     model: Any,
     inputs: Any,
-    layers: str | Sequence[str],
+    layers: str | Sequence[str] | None = None,
     out: str | Path | None = None,
     *,
     options: ExtractOptions,
@@ -89,7 +90,7 @@ def extract(
         Arrays have rows as their first axis. A path is a folder of images, a text file (one row per line), or a file
         with an array; see `array_inputs`, `image_inputs` and `text_inputs`.
     layers : str or sequence of str
-        Dotted names; see `list_layers`.
+        Dotted names; see `list_layers`. May be left out for a folder of sentence-transformers: then ``embedding``.
     out : path, optional
         .parquet, .arrow, .feather, .csv or .zarr. With several layers it contains ``{layer}``.
     prepare : callable, optional
@@ -106,9 +107,10 @@ def extract(
         For one layer (a str), or for several. With `out`, `Extracted`, or a dict of these.
     """
     torch = require("torch", "extraction", "torch")
-    names = (layers,) if isinstance(layers, str) else tuple(layers)
     pooling = Pooling(options.pool, options.skip, options.seed)
     pretrained = as_pretrained(model, options.revision)
+    layers = pretrained.default_layer if layers is None else layers
+    names = (layers,) if isinstance(layers, str) else tuple(layers or ())
     if not isinstance(pretrained.model, torch.nn.Module):
         raise InputError(f"model must be a torch module; got a {type(pretrained.model).__name__}")
     find_layers(pretrained.model, names)
@@ -139,7 +141,7 @@ def make_job(
     about: Mapping[str, str] | None = None,
 ) -> Job:
     """Open the inputs and choose the function that prepares them for the model."""
-    opened = as_inputs(inputs, options, pretrained.images)
+    opened = as_inputs(inputs, options, pretrained.images, pretrained.processor)
     if prepare is None:
         prepare = pretrained.tokenize if opened.texts else pretrained.prepare
     if opened.texts and prepare is None:
@@ -203,15 +205,17 @@ class _Run:
     def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:
         """Yield one table per layer for several batches, and the batch at which they end."""
         held: list[list[Table]] = []
+        written = time.monotonic()
         n = self.job.inputs.n
         count = -(-n // self.batch)
         for number in range(first, count):
             held.append(self._tables(number * self.batch))
             if progress is not None:
                 progress("extracting", min(n, (number + 1) * self.batch), n)
-            if number + 1 == count or sum(t.values.nbytes for tables in held for t in tables) >= PART_BYTES:
+            full = sum(t.values.nbytes for tables in held for t in tables) >= PART_BYTES
+            if full or number + 1 == count or time.monotonic() - written >= PART_SECONDS:
                 yield number + 1, [_joined(tables) for tables in zip(*held, strict=True)]
-                held = []
+                held, written = [], time.monotonic()
 
     def _tables(self, start: int) -> list[Table]:
         job = self.job

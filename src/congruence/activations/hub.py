@@ -25,8 +25,10 @@ HUB = "https://huggingface.co"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SETTINGS = (CONFIG, "generation_config.json", "adapter_config.json", PIXELS, INDEX)
+MODULES, TEXT, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize")  # modules of sentence-transformers
 WORDS = (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-WEIGHTS = ("model.safetensors", "model-*.safetensors")
+WEIGHTS = ("model.safetensors", "model-*.safetensors", "[0-9]_*/model.safetensors")
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
         return f"the cache has no {CONFIG} of it"
     check_settings(folder)
     try:
-        check_weights(folder)
+        _check_modules(folder)
     except InputError as error:
         return str(error)
     return ""
@@ -120,7 +122,7 @@ def _check_links(folder: Path, root: Path, home: Path) -> None:
 
 def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> None:
     """Download settings, check them, then download weights."""
-    for wanted in ((*SETTINGS, *WORDS), WEIGHTS):
+    for wanted in ((*SETTINGS, *WORDS, MODULES, TEXT, PROMPTS, "*/config.json"), WEIGHTS):
         try:
             _check_network(hub)
             hub.snapshot_download(model.name, revision=model.commit, cache_dir=str(root), allow_patterns=list(wanted))
@@ -131,7 +133,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> N
             ) from error
         _check_links(model.folder, root, home)
         check_settings(model.folder)
-    check_weights(model.folder)
+    _check_modules(model.folder)
 
 
 def _check_network(hub: Any) -> None:
@@ -179,7 +181,7 @@ def check_weights(folder: Path) -> None:
     if whole.is_file():
         return
     if not index.is_file():
-        pickled = sorted(path.name for path in folder.iterdir() if path.suffix in PICKLED)
+        pickled = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLED)
         has = f", but {listing(pickled)}, which may run code when unpickled" if pickled else ""
         raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
     shards = read_settings(index).get("weight_map")
@@ -190,6 +192,38 @@ def check_weights(folder: Path) -> None:
     missing = sorted(name for name in names if not (folder / name).is_file())
     if missing:
         raise InputError(f"{folder} lacks {listing(missing)}, listed in its index")
+
+
+def module_folders(folder: Path) -> list[tuple[str, Path]]:
+    """The kind and the folder of each module of sentence-transformers, in their order; none without `modules.json`.
+
+    Modules have the names of Python classes, which are compared and never imported.
+    """
+    path = folder / MODULES
+    if not path.is_file():
+        return []
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in listed]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: {first_sentence(error)}") from error
+    for kind, home in found:
+        if kind not in KNOWN:
+            raise InputError(f"{path} has a module {kind!r}; supported are {', '.join(KNOWN)}")
+        if Path(home).name != home or home == "..":
+            raise InputError(f"{path} must name folders inside its own, not {home!r}")
+    kinds = [kind for kind, _ in found]
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds.count("Transformer") + kinds.count("Pooling") > 2:
+        raise InputError(f"{path} must begin with Transformer and Pooling, once each; got {', '.join(kinds) or 'none'}")
+    return [(kind, folder / home) for kind, home in found]
+
+
+def _check_modules(folder: Path) -> None:
+    """Refuse a folder if its weights, or those of a module of sentence-transformers in it, are missing."""
+    check_weights(folder)
+    for kind, path in module_folders(folder):
+        if kind in ("Dense", "LayerNorm"):
+            check_weights(path)
 
 
 def _is_text(value: Any) -> bool:

@@ -54,10 +54,16 @@ class Inputs:
         return f"ids occur more than once ({listing(repeated)}); compare and layers refuse such tables"
 
 
-def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | None = None) -> Inputs:
+def as_inputs(
+    source: Any,
+    options: ExtractOptions,
+    images: Mapping[str, Any] | None = None,
+    processor: Callable[[], Any] | None = None,
+) -> Inputs:
     """Open an array, a table or frame, a list of texts or a path as `Inputs`.
 
-    `images` holds the size, mean and std of the model, which options override.
+    `processor` opens the image processor of the model. `images` holds its size, mean and std, which are used instead
+    if options override any of them.
     """
     kind: str
     opened: Callable[[], Inputs]
@@ -70,8 +76,10 @@ def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | 
         kind, opened = "texts", partial(_text_list, list(source))
     elif isinstance(source, str | Path):
         kind = options.kind or _kind_of(Path(source), options)
-        wanted = {name: getattr(options, name) for name in ("size", "mean", "std")}
-        wanted = dict(images or {}) | {name: value for name, value in wanted.items() if value is not None}
+        wanted = {name: getattr(options, name) for name in PIXEL_OPTIONS if getattr(options, name) is not None}
+        if kind == "images" and not wanted and processor is not None:
+            return image_inputs(source, processor=processor())
+        wanted = dict(images or {}) | wanted
         readers = {
             "array": partial(array_inputs, source, key=options.key),
             "images": partial(image_inputs, source, **wanted),
@@ -134,11 +142,13 @@ def image_inputs(
     size: int | None = None,
     mean: Sequence[float] = (0.0, 0.0, 0.0),
     std: Sequence[float] = (1.0, 1.0, 1.0),
+    processor: Any = None,
 ) -> Inputs:
     """Images of a folder and its subfolders, in the order of their names, which are the ids.
 
     Batches are float32 of shape (rows, 3, height, width): pixels in [0, 1], minus `mean`, divided by `std`.
     `size` resizes the shorter side to it and crops the centre to a square; without it all images must have one size.
+    `processor`, an image processor of transformers, does all of this instead: resize, crop, scale and normalise.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -146,23 +156,34 @@ def image_inputs(
     if size is not None and size < 1:
         raise InputError(f"size must be at least 1; got {size}")
     shift, scale = _colour_scaling(mean, std)
-    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
+    paths = image_paths(folder)
     if not paths:
         raise InputError(f"{folder} holds no images ({', '.join(IMAGES)})")
     ids = np.array([path.relative_to(folder).as_posix() for path in paths])
 
     def read(start: int, stop: int) -> Array:
-        pixels: Array = (_read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
+        if processor is not None:
+            return read_images(paths[start:stop], process=processor)
+        pixels: Array = (read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
         return pixels
 
     stamps = (f"{path} {path.stat().st_mtime_ns}".encode() for path in paths)
-    return Inputs(len(paths), ids, read, f"{folder} {_digest(stamps)} {size} {list(mean)} {list(std)}")
+    how = f"{size} {list(mean)} {list(std)}" if processor is None else _digest([processor.to_json_string().encode()])
+    return Inputs(len(paths), ids, read, f"{folder} {_digest(stamps)} {how}")
 
 
-def _read_images(paths: Sequence[Path], size: int | None = None) -> Array:
-    """Read images as uint8 (n, 3, height, width); with `size`, as squares of that side cut from the middle."""
+def image_paths(folder: Path) -> list[Path]:
+    """The images in a folder and its subfolders, in the order of their names."""
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
+
+
+def read_images(paths: Sequence[Path], size: int | None = None, process: Any = None) -> Array:
+    """Read images as uint8 (n, 3, height, width); with `size`, as squares of that side cut from the middle.
+
+    With `process`, an image processor of transformers, they are what that returns.
+    """
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoding releases the GIL
-        images = list(pool.map(partial(_read_image, size), paths))
+        images = list(pool.map(partial(_read_image, size, process), paths))
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
             here, there = (f"{i.shape[2]} x {i.shape[1]}" for i in (image, images[0]))
@@ -170,7 +191,7 @@ def _read_images(paths: Sequence[Path], size: int | None = None) -> Array:
     return np.stack(images)
 
 
-def _read_image(size: int | None, path: Path) -> Array:
+def _read_image(size: int | None, process: Any, path: Path) -> Array:
     from PIL import Image
 
     try:
@@ -178,12 +199,29 @@ def _read_image(size: int | None, path: Path) -> Array:
             image = _rgb(file)
             if size is not None:
                 image = _square(image, size, Image.Resampling.BICUBIC)
+            if process is not None:
+                return _processed(process, image)
             pixels: Array = np.asarray(image).transpose(2, 0, 1)
             return pixels
     except CongruenceError:
         raise
     except Exception as error:  # on damaged bytes Pillow raises many kinds, SyntaxError and struct.error included
         raise InputError(f"{path} is damaged or not an image: {first_sentence(error)}") from error
+
+
+def _processed(process: Any, image: Any) -> Array:
+    """One image as a processor of transformers returns it, (3, height, width)."""
+    try:
+        pixels = np.asarray(process(images=image, return_tensors="np")["pixel_values"], dtype=np.float32)
+    except Exception as error:  # settings that do not fit the processor raise anything
+        raise InputError(
+            f"the image processor of the model fails: {first_sentence(error)}; give size, mean and std"
+        ) from error
+    if pixels.ndim != 4 or len(pixels) != 1:
+        shape = pixels.shape
+        raise InputError(f"the image processor of the model returns {shape} for one image; give size, mean and std")
+    whole: Array = pixels[0]
+    return whole
 
 
 def _rgb(file: Any) -> Any:

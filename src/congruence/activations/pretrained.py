@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from congruence.activations.hub import (
     check_model_folder,
     find_model,
     is_hub_name,
+    module_folders,
     read_settings,
 )
 from congruence.arrays import listing
@@ -32,11 +34,13 @@ class Tokenizer:
 
     tokenizer: Any  # of transformers
     longest: int  # tokens of a text
+    prompt: str = ""  # before each text
+    lower: bool = False
 
     def __call__(self, texts: list[str], **more: Any) -> dict[str, Any]:
         """Token ids and mask, (texts, tokens)."""
         limit = {"truncation": self.longest < 10**9, "max_length": self.longest}
-        batch = self.tokenizer(texts, padding=True, **limit, return_tensors="pt", **more)
+        batch = self.tokenizer(self._given(texts), padding=True, **limit, return_tensors="pt", **more)
         return {name: batch[name] for name in ("input_ids", "attention_mask", *(["offset_mapping"] if more else []))}
 
     def pieces(self, texts: list[str], around: int) -> Pieces | None:
@@ -47,7 +51,20 @@ class Tokenizer:
         if not getattr(self.tokenizer, "is_fast", False):
             return None
         spans = self(texts, return_offsets_mapping=True)["offset_mapping"].tolist()
-        return [[_piece(text, a, b, around) for a, b in row] for text, row in zip(texts, spans, strict=True)]
+        rows = zip(self._given(texts), spans, strict=True)
+        return [[_piece(text, a, b, around) for a, b in row] for text, row in rows]
+
+    def _given(self, texts: list[str]) -> list[str]:
+        whole = [self.prompt + text for text in texts] if self.prompt else texts
+        return [text.lower() for text in whole] if self.lower else whole
+
+    @property
+    def prompt_length(self) -> int:
+        """Tokens of the prompt, with a special token before it and without one after it."""
+        if not self.prompt:
+            return 0
+        tokens = self.tokenizer(self._given([""])[0])["input_ids"]
+        return len(tokens) - (tokens[-1] in self.tokenizer.all_special_ids)
 
 
 def _piece(text: str, start: int, stop: int, around: int) -> dict[str, str]:
@@ -65,6 +82,8 @@ class Pretrained:
     prepare: Callable[[Any], Any] | None  # for arrays: pixels, or token ids
     tokenize: Callable[[list[str]], Any] | None  # for texts; None without tokenizer.json
     images: dict[str, Any] = field(default_factory=dict)  # size, mean and std for `image_inputs`, if known
+    processor: Callable[[], Any] | None = None  # opens the image processor of transformers
+    default_layer: str | None = None  # the one that is the output of the model
     hub: HubModel | None = None  # name and commit, if it is from a hub
     name: str = "the model"
 
@@ -102,6 +121,9 @@ def as_pretrained(model: Any, revision: str | None = None) -> Pretrained:
 def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrained:
     """Open a transformers model: a folder, as `save_pretrained` writes it, or a model of a hub at one commit.
 
+    In a folder of sentence-transformers, pooling, dense layers and normalisation follow the transformers model, which
+    is the layer ``transformer``; the layer ``embedding`` is what `encode` returns, with the folder's default prompt.
+
     Weights are float32, of the class that the folder names, so that layers are called as in training
     (``gpt_neox.layers.11``). Masked autoencoders see all patches in order. Folders whose weights are not
     safetensors, or that ask to run their own code, are refused.
@@ -121,12 +143,46 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
         raise InputError(f"revision applies only to models of a hub (owner/name), not to the folder {folder}")
     folder = Path(folder)
     require("torch", "extraction", "torch")
+    root, modules = folder, module_folders(folder)
+    folder = modules[0][1] if modules else folder
     config = check_model_folder(folder)
     transformers = require("transformers", "a folder of a model", "extract")
     with _quiet(transformers):
-        model = _model(transformers, folder, config)
+        model = _model(transformers, folder, config | ({"architectures": None} if modules else {}))
         tokenize = _tokenizer(transformers, folder, model) if (folder / TOKENIZER).is_file() else None
-    return Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub, name)
+    if modules:
+        model, tokenize = _sentence_model(model, tokenize, root, modules)
+    found = Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub=hub, name=name)
+    opener = partial(_image_processor, transformers, folder) if (folder / PIXELS).is_file() else None
+    return replace(found, processor=opener, default_layer="embedding" if modules else None)
+
+
+def _sentence_model(
+    model: Any, tokenize: Tokenizer | None, root: Path, modules: Sequence[tuple[str, Path]]
+) -> tuple[Any, Tokenizer | None]:
+    """The model of a folder of sentence-transformers, and its tokenizer with the folder's limit, prompt and case."""
+    from congruence.activations.sentence_models import SentenceModel, build_steps, text_settings
+
+    settings = text_settings(root, modules[0][1])
+    if tokenize is not None:
+        longest = settings["longest"] or tokenize.longest
+        tokenize = replace(tokenize, longest=longest, prompt=settings["prompt"], lower=settings["lower"])
+    steps = build_steps(modules, 0 if tokenize is None else tokenize.prompt_length)
+    return SentenceModel(model, steps).eval(), tokenize
+
+
+def _image_processor(transformers: Any, folder: Path) -> Any:
+    """The image processor of a folder, in its form that needs Pillow only."""
+    pillow = {"backend": "pil"} if int(transformers.__version__.partition(".")[0]) > 4 else {"use_fast": False}
+    try:
+        with _quiet(transformers):
+            return transformers.AutoImageProcessor.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False, **pillow
+            )
+    except Exception as error:  # damaged settings raise anything
+        raise InputError(
+            f"the image processor of {folder} cannot be opened: {first_sentence(error)}; give size, mean and std"
+        ) from error
 
 
 def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
@@ -148,6 +204,8 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
     except Exception as error:  # damaged folders raise anything
         raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
     missing = sorted(loaded["missing_keys"])
+    if missing and named is None and all(name.startswith("pooler.") for name in missing):
+        model.pooler, missing = None, []  # sentence-transformers pools tokens, and often saves none
     if missing:  # transformers would initialise them at random
         raise InputError(
             f"{folder} has no weights for {len(missing)} tensors of its config ({listing(missing)}); "

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from congruence.cli import _command as cli
-from congruence.cli._load_decoder import DecoderName, LatentsFile, is_run, latents_of, load_decoder
+from congruence.cli._load_decoder import Code, DecoderName, LatentsFile, is_run, latents_of, load_decoder
 from congruence.decoder._options import DecoderOptions
 
 
 @cli.command
-def decoder(name: DecoderName, options: DecoderOptions, outputs: cli.Outputs, latents: LatentsFile = None) -> None:
+def decoder(
+    name: DecoderName, options: DecoderOptions, outputs: cli.Outputs, latents: LatentsFile = None, code: Code = None
+) -> None:
     """Why is my representation (not) stable? What does the decoder guarantee?
 
     Imports a decoder by module or file, or loads that of a run folder,
@@ -24,6 +26,8 @@ def decoder(name: DecoderName, options: DecoderOptions, outputs: cli.Outputs, la
         congruence decoder path/to/model.py:decoder latents.parquet --features 'z_*' --report report.html
 
         congruence decoder runs/vae-0 --other runs/vae-1
+
+        congruence decoder runs/MyModel-0 --code mymodel.py:MyModel
     """
     from congruence.decoder.examination import examine_decoder
     from congruence.decoder.prepared_decoder import import_torch
@@ -33,11 +37,11 @@ def decoder(name: DecoderName, options: DecoderOptions, outputs: cli.Outputs, la
         options = replace(options, other_latents=options.other)
     cli.check_outputs(outputs, [one for one in (latents, options.other_latents) if one is not None])
     import_torch()
-    loaded = load_decoder(name)
+    loaded = load_decoder(name, code)
     named = {"decoder": name}
     if options.other is not None:
         named["other"] = options.other
-        options = replace(options, other=load_decoder(options.other))
+        options = replace(options, other=load_decoder(options.other, code))
     with cli.working(outputs) as progress:
         result = examine_decoder(loaded, latents, options=options, progress=progress)
     cli.deliver(replace(result, settings=named | dict(result.settings)), outputs)

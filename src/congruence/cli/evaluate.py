@@ -12,6 +12,7 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.cli._command import listed
+from congruence.cli._load_decoder import Code
 from congruence.errors import InputError
 from congruence.metrics._options import EvaluateOptions
 
@@ -56,6 +57,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    code: Code = None,
     show_list: Annotated[
         bool, typer.Option("--list", callback=_list_metrics, is_eager=True, help="Show all metrics and exit.")
     ] = False,
@@ -88,7 +90,7 @@ def evaluate(
         if factors is not None:
             raise InputError(f"{run.folder} is a run folder, which has its own factors; leave {factors} out")
         given, options = _codes_of(run, options)
-        pictures = _pictures_of(run) if outputs.report is not None else None  # a damaged model is refused here
+        pictures = _pictures_of(run, code) if outputs.report is not None else None  # a damaged model is refused here
     with cli.working(outputs) as progress:
         result = evaluate_codes(given, factors, options=options, pictures=pictures, progress=progress)
     cli.deliver(result, outputs)
@@ -132,13 +134,18 @@ def _kinds(known: dict[str, str], options: EvaluateOptions) -> Any:
     return kinds if options.kinds == "auto" else kinds | parse_kinds(options.kinds)
 
 
-def _pictures_of(run: Run) -> Callable[..., Any] | None:
+def _pictures_of(run: Run, code: str | None) -> Callable[..., Any] | None:
     """A function that makes pictures of the codes of a run; None if the run has no example images."""
+    from congruence.experiments.models.catalogue import is_known
+
     images = run.examples()
     if images is None:
+        return None
+    if code is None and not is_known(run.config.get("model")):
+        cli.say(f"no pictures of codes: the model of {run.folder} is one of your own; give --code file.py:Class")
         return None
     from congruence.arrays import to_numpy
     from congruence.experiments.models.reconstructions import traverse_latents
     from congruence.experiments.training import load_model
 
-    return partial(traverse_latents, load_model(run), images, to_numpy(run.latents().values))
+    return partial(traverse_latents, load_model(run, code), images, to_numpy(run.latents().values))

@@ -24,7 +24,8 @@ def extract(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="MODULE:FUNCTION that returns a torch module, a folder of transformers, or OWNER/NAME of a hub.",
+            help="MODULE:FUNCTION that returns a torch module, a folder of transformers or sentence-transformers, or "
+            "OWNER/NAME of a hub.",
             show_default=False,
         ),
     ],
@@ -64,6 +65,8 @@ def extract(
 
         congruence extract ./my-model --layer layers.11 --text corpus.txt --out run_a.parquet
 
+        congruence extract ./my-sentence-model --text corpus.txt --out run_a.parquet
+
         congruence extract EleutherAI/pythia-70m --revision COMMIT --layers
     """
     from congruence.activations import extract as extract_layers
@@ -84,7 +87,10 @@ def extract(
             batch = None if source is None else make_job(pretrained, source, options).first_batch()
             listed = list_layers(pretrained.model.eval(), batch)
         else:
-            written = extract_layers(pretrained, source, layer, out, options=options, progress=progress)
+            if not layer and pretrained.default_layer is None:
+                raise InputError("name a layer with --layer; --layers lists them")
+            named = layer or [str(pretrained.default_layer)]
+            written = extract_layers(pretrained, source, named, out, options=options, progress=progress)
     cli.say_warnings()
     if layers:
         _show_layers(listed)
@@ -105,14 +111,12 @@ def _check(source: Path | None, layer: list[str] | None, out: Path | None) -> No
     """Refuse, before the model is loaded, incomplete calls and outputs that would overwrite the input."""
     if source is None:
         raise InputError("give the inputs of the model: --array FILE, --images FOLDER or --text FILE")
-    if not layer:
-        raise InputError("name a layer with --layer; --layers lists them")
     if out is None:
         raise InputError("give the table to write with --out, such as run.parquet")
     from congruence.activations._extract import output_paths
 
     cli.check_outputs(cli.Outputs(), [source], {"out": out})
-    for path in output_paths(out, layer):  # {layer} may turn it into the name of the input
+    for path in output_paths(out, layer or [""]):  # {layer} may turn it into the name of the input
         cli.check_outputs(cli.Outputs(), [source], {"out": path})
 
 
@@ -124,7 +128,7 @@ def _model(name: str) -> Any:
         return name
     import torch
 
-    from congruence.cli._load_decoder import load_named
+    from congruence.importing import load_named
 
     if ":" not in name:
         raise InputError(

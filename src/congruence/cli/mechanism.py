@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from congruence.cli import _command as cli
-from congruence.cli._load_decoder import DecoderName, LatentsFile, latents_of, load_decoder
+from congruence.cli._load_decoder import Code, DecoderName, LatentsFile, latents_of, load_decoder
 from congruence.mechanism._options import MechanismOptions
 
 
 @cli.command
-def mechanism(name: DecoderName, options: MechanismOptions, outputs: cli.Outputs, latents: LatentsFile = None) -> None:
+def mechanism(
+    name: DecoderName, options: MechanismOptions, outputs: cli.Outputs, latents: LatentsFile = None, code: Code = None
+) -> None:
     """Do the factors act on separate parts of the observation?
 
     Imports a decoder by module or file, or loads that of a run folder, and
@@ -28,11 +30,11 @@ def mechanism(name: DecoderName, options: MechanismOptions, outputs: cli.Outputs
     latents = latents_of(name, latents)
     cli.check_outputs(outputs, [one for one in (latents, options.codes) if one is not None])
     import_torch()
-    decoder = load_decoder(name)
+    decoder = load_decoder(name, code)
     named = {"decoder": name}
     if options.model is not None:
         named["model"] = options.model
-        options = replace(options, model=load_decoder(options.model))
+        options = replace(options, model=load_decoder(options.model, code))
     with cli.working(outputs) as progress:
         result = examine_mechanism(decoder, latents, options=options, progress=progress)
     cli.deliver(replace(result, settings=named | dict(result.settings)), outputs)

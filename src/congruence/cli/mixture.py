@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from congruence.cli import _command as cli
+from congruence.cli._load_decoder import Code
 from congruence.errors import InputError
 from congruence.mixture._options import MixtureOptions
 
@@ -53,6 +54,7 @@ def mixture(
             rich_help_panel="Your own model",
         ),
     ] = None,
+    code: Code = None,
 ) -> None:
     """Does a mixture prior make the model identifiable? Up to what?
 
@@ -90,7 +92,7 @@ def mixture(
     opened = [open_run(folder) for folder in folders]
     _check_same_data(opened)
     with cli.working(outputs) as progress:
-        models = {name: _load(run, options.seed) for name, run in zip(unique_names(folders), opened, strict=True)}
+        models = {name: _load(run, options.seed, code) for name, run in zip(unique_names(folders), opened, strict=True)}
         options = replace(options, labels=options.labels or _first_factor(opened[0]))
         result = examine_mixture(models, options=options, progress=progress)
     cli.deliver(result, outputs)
@@ -135,12 +137,12 @@ def _check_same_data(runs: Sequence[Run]) -> None:
             raise InputError(f"{run.folder} and {runs[0].folder} were trained on different data")
 
 
-def _load(run: Run, seed: int) -> MixtureModel:
+def _load(run: Run, seed: int, code: str | None) -> MixtureModel:
     """Load the trained model of a run folder, with its codes, draws, and the last values of its log."""
     from congruence.experiments.training._train_model import load_model
     from congruence.mixture._models import MixtureModel
 
-    model = load_model(run)
+    model = load_model(run, code)
     if not hasattr(model, "mixture_prior"):
         raise InputError(f"{run.folder} holds a model {getattr(model, 'name', '')!r} without a mixture prior")
     lines = run.metrics()

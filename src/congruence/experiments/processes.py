@@ -16,6 +16,7 @@ from typing import Any
 
 from congruence.errors import InputError
 
+TERMINATED = 128 + signal.SIGTERM  # exit code
 POLL = 0.2  # seconds between checks for messages
 _stop: Any = None  # in a worker: the event that asks it to stop
 _messages: Any = None  # in a worker: the queue of `send_message`
@@ -141,13 +142,28 @@ def _run_task(work: Callable[..., Any], task: tuple[Any, ...]) -> Any:
 
 
 @contextlib.contextmanager
-def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C inside the block; only the main thread can."""
+def exit_on_sigterm() -> Iterator[None]:
+    """Raise SystemExit on SIGTERM inside the block, so that it can be left in order; only the main thread can."""
+
+    def leave(number: int, frame: Any) -> None:
+        raise SystemExit(TERMINATED)
+
+    with _handling(signal.SIGTERM, leave):
+        yield
+
+
+@contextlib.contextmanager
+def _handling(number: int, handler: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, signal.SIG_DFL if before is None else before)
+
+
+def _ignore_interrupts() -> contextlib.AbstractContextManager[None]:
+    """Ignore Ctrl-C inside the block; only the main thread can."""
+    return _handling(signal.SIGINT, signal.SIG_IGN)

@@ -89,8 +89,8 @@ class Run:
         return entries
 
     def rewind(self, key: str, last: float) -> None:
-        """Remove the lines whose `key` is above `last`: a resumed training logs them again."""
-        kept = [line for line in self.metrics() if not line.get(key, last) > last]
+        """Remove the outcome, and the lines whose `key` is above `last`: a resumed training logs them again."""
+        kept = [line for line in self.metrics() if "ended" not in line and not line.get(key, last) > last]
         write_text(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
 
     def write_weights(self, weights: Mapping[str, Any]) -> None:
@@ -166,8 +166,14 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
     if strange:
         raise InputError(f"{folder} has {strange[0]} but no {CONFIG}, so it is not a run; give another folder")
     write_text(folder / ENVIRONMENT, json_text(describe_environment()))
-    write_text(folder / CONFIG, json_text({"kind": KIND, "version": VERSION, "config": wanted}))  # last
-    return Run(folder, wanted)
+    run = Run(folder, wanted)
+    rewrite_config(run, wanted)  # last
+    return run
+
+
+def rewrite_config(run: Run, config: Mapping[str, Any]) -> None:
+    """Write config.json of a run folder, replacing the previous one."""
+    write_text(run.folder / CONFIG, json_text({"kind": KIND, "version": VERSION, "config": dict(config)}))
 
 
 def _difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

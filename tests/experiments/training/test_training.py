@@ -67,11 +67,10 @@ def test_a_training_leaves_weights_codes_factors_log_and_examples(images, tmp_pa
     assert run.examples().shape == (8, 1, 16, 16)
     assert run.config["data"]["kinds"] == list(images.kinds)
     assert run.config["training"]["clip_value"] == 1.0
-    assert not (run.folder / "checkpoint.safetensors").exists()
     files = sorted(path.name for path in run.folder.iterdir())
     assert files == [
-        "config.json", "environment.json", "examples.safetensors", "latents.parquet", "metrics.jsonl",
-        "weights.safetensors",
+        "checkpoint.safetensors", "config.json", "environment.json", "examples.safetensors", "latents.parquet",
+        "metrics.jsonl", "weights.safetensors",
     ]  # fmt: skip
 
 
@@ -122,9 +121,12 @@ def test_a_log_that_does_not_say_how_a_finished_training_ended_is_refused(kept, 
     first = train_model(small(), images, **SHORT, out=tmp_path)
     log = tmp_path / "metrics.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]))
-    with pytest.raises(InputError, match=r"metrics.jsonl has no outcome of the training.*; remove weights.saf"):
+    with pytest.raises(
+        InputError, match=r"metrics.jsonl has no outcome of the training.*; remove weights.saf.* and checkpoint"
+    ):
         train_model(small(), images, **SHORT, out=tmp_path)
     (tmp_path / "weights.safetensors").unlink()
+    (tmp_path / "checkpoint.safetensors").unlink()
     again = train_model(small(), images, **SHORT, out=tmp_path)
     same(first, again)
     assert [line["step"] for line in again.metrics()] == [1, 12, 12]
@@ -192,7 +194,7 @@ def test_images_that_are_turned_round_or_may_only_be_read_are_taken_as_they_are(
 def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):
     how = {"steps": 30, "batch": 16, "device": "cpu", "seed": 2}
     settings = Training(
-        steps=30, optimiser="adamw", clip_value=1.0, log_every=500, checkpoint_every=4, deterministic=True
+        steps=30, optimiser="adamw", clip_value=1.0, log_every=500, checkpoint_seconds=0, deterministic=True
     )
     script = f"""
         import os, signal
@@ -211,7 +213,7 @@ def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):
     seen = []
     whole = train_model(small(VAE), images, settings, **how, out=tmp_path / "whole")
     resumed = train_model(small(VAE), images, settings, **how, out=tmp_path / "killed", progress=seen.append)
-    assert seen[0].step == 17  # after the last checkpoint
+    assert seen[0].step == 19  # after the last checkpoint
     same(whole, resumed)
     assert numbers(whole) == numbers(resumed)
     assert_array_equal(whole.latents().values, resumed.latents().values)
@@ -298,7 +300,7 @@ def test_psnr_is_the_mean_over_images_of_minus_ten_log_ten_of_the_error():
 
 
 def test_what_cannot_be_trained_is_refused(images):
-    with pytest.raises(InputError, match="model must have loss, encode, decode and config; Linear has no loss"):
+    with pytest.raises(InputError, match="must have the methods loss, encode and decode; Linear has no loss; "):
         train_model(torch.nn.Linear(2, 2), images, steps=1)
     with pytest.raises(InputError, match=r"the model takes inputs of shape \(1, 16, 16\); those of rows have \(2,\)"):
         train_model(small(), np.zeros((3, 2)), steps=1)

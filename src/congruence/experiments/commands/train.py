@@ -1,4 +1,4 @@
-"""`congruence train`: models of images and rows, several seeds at once."""
+"""`congruence train`: models of images and rows, by name or of your own, several seeds at once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
+from congruence.experiments.processes import TERMINATED, exit_on_sigterm
 from congruence.experiments.training._options import TrainOptions
-from congruence.options import OUTPUT, option
+from congruence.options import DATA, OUTPUT, option
 
 if TYPE_CHECKING:
     from congruence.document import Table
     from congruence.experiments.runs import Run
 
-MODELS = "ae, vae, tcvae, bioae, vqvae or qlae; with a mixture prior vade, mfcvae, mixvae or ivae"
+MODELS = "ae, vae, tcvae, bioae, vqvae or qlae; with a mixture prior vade, mfcvae, mixvae or ivae; or file.py:Class"
+DATASETS = (
+    "Images: rooms or sprites (generated), or shapes3d, mpi3d, falcor3d, isaac3d, dsprites, mnist (your files). Rows: "
+    "pinwheel or pinwheel:5, random-relu, moons, circles. Or a path: a folder of images, a file of data make, an "
+    "array, a table (.parquet .csv .h5ad ...)."
+)
 ENDS = {"steps": "done", "patience": "no improvement", "diverged": "diverged"}
 
 
@@ -35,31 +41,38 @@ def train(
     model: Annotated[str, typer.Argument(help=f"{MODELS}.", show_default=False)],
     options: TrainOptions,
     outputs: TrainOutputs,
+    data: Annotated[str, typer.Option(help=DATASETS, rich_help_panel=DATA)] = "rooms",
     dask: cli.Dask = None,
 ) -> None:
-    """Train a model on images or rows whose true factors are known.
+    """Train a model on images or rows.
 
     Each seed leaves a run folder with weights, log, and the codes of up to
-    10,000 images with their factors, which `congruence evaluate` takes.
+    10,000 images or rows with their factors, which `congruence evaluate` takes.
     The same command resumes an interrupted training; a finished one is not
-    repeated. Examples:
+    repeated, but continued if --steps is larger. file.py:Class is a torch
+    module with the methods loss, encode and decode; its code is run. Examples:
 
         congruence train ae --data rooms --weight-decay 0.1 --seeds 0,1,2 --out runs/
 
         congruence train vae --data sprites --n 20000 --net small --steps 2000 --jobs 2
 
         congruence train vade --data pinwheel --clusters 3 --seeds 0,1,2,3,4 --out runs/
+
+        congruence train mymodel.py:MyModel --data rows.parquet --steps 1000 --out runs/
     """
     from congruence.experiments.training import train as train_seeds
     from congruence.experiments.training._train import check_workers
 
     check_workers(options, dask is not None)
     try:
-        with cli.working(outputs) as progress, on_cluster(dask):
-            runs = train_seeds(model, outputs.out, options=options, progress=progress, client=_client(dask))
-    except KeyboardInterrupt:
+        with exit_on_sigterm(), cli.working(outputs) as progress, on_cluster(dask):
+            runs = train_seeds(model, data, outputs.out, options=options, progress=progress, client=_client(dask))
+    except (KeyboardInterrupt, SystemExit) as interruption:
+        code = getattr(interruption, "code", 130)
+        if code not in (130, TERMINATED):
+            raise
         cli.say(f"interrupted; finished steps are kept in {outputs.out}, and the same command resumes")
-        raise typer.Exit(130) from None
+        raise typer.Exit(code) from None
     cli.say_warnings()
     if not outputs.quiet:
         cli.show_table(_table(runs))

@@ -56,6 +56,7 @@ class FactorImages(_FactorData):
     kinds: tuple[str, ...]  # one of `KINDS` each; a circular one may carry its period, as in "circular:10"
     sizes: tuple[int | None, ...]  # the number of levels; None for continuous values
     note: str = ""
+    ids: Array | None = None  # (n,), such as names of files; by default row numbers
 
     def __post_init__(self) -> None:
         shape = tuple(self.images.shape)
@@ -93,7 +94,8 @@ class FactorImages(_FactorData):
     def take(self, rows: slice | Sequence[int] | Array) -> FactorImages:
         """The same data restricted to these rows, in this order."""
         index = _as_index(rows)
-        return replace(self, images=self.images[index], factors=self.factors[index])
+        ids = None if self.ids is None else self.ids[index]
+        return replace(self, images=self.images[index], factors=self.factors[index], ids=ids)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from congruence.errors import InputError, MissingDependencyError
 from congruence.experiments.data._benchmark_files import BENCHMARKS
 from congruence.experiments.data._image_sets import ImageSet, Renderer
 from congruence.experiments.data.factor_data import FactorImages, FactorRows, draw_rows
+from congruence.experiments.data.own_data import open_data, take_rows
 from congruence.experiments.data.room_images import ROOMS
-from congruence.experiments.data.row_sets import ROW_SETS, is_row_set, load_rows
+from congruence.experiments.data.row_sets import ROW_SETS, find_row_set, is_row_set, load_rows
 from congruence.experiments.data.sprite_images import SPRITES
 from congruence.files import replacing
 from congruence.rows.devices import training_device
@@ -57,17 +59,99 @@ def load_images(
 
 
 def load_data(
-    name: str, n: int | None = None, *, seed: int = 0, continuous: bool = False, device: str = "auto"
-) -> FactorImages | FactorRows:
-    """Load images or rows, with their true factors, by the name of their data set; see `load_images` and `load_rows`.
+    data: Any,
+    n: int | None = None,
+    *,
+    seed: int = 0,
+    continuous: bool = False,
+    device: str = "auto",
+    size: int | None = None,
+    read: Mapping[str, Any] | None = None,
+) -> Any:
+    """Load images or rows by the name of their data set (`load_images`, `load_rows`), or open your own (`open_data`).
 
     Rows are numpy arrays whatever the device; training moves them to its device.
+
+    Parameters
+    ----------
+    data : str, path, array, table, frame, AnnData, FactorImages or FactorRows
+        A name has true factors. The name of a data set takes precedence over a file of the same name.
+    n : int, optional
+        Number of images or rows, drawn without replacement; by default all, or 10,000 generated rows.
+    seed : int
+        Of the draw.
+    continuous : bool
+        As in `load_images`.
+    device : str
+        As in `load_images`.
+    size : int, optional
+        Side to which images of a folder are scaled and cropped.
+    read : mapping, optional
+        How a table is read: `id`, `features`, `metadata` and `key`, as for `congruence.tables.as_table`.
     """
-    if not is_row_set(name):
-        return load_images(name, n, seed=seed, continuous=continuous, device=device)
+    if is_own_data(data):
+        if continuous:
+            raise InputError(f"continuous is an option of {' and '.join(GENERATED)}, not of your own data")
+        opened = open_data(data, size=size, read=read)
+        return opened if n is None else take_rows(opened, draw_rows(_count(opened), n, seed, "the data"))
+    for name, value in {"size": size, **(read or {})}.items():
+        if value is not None:
+            raise InputError(f"{name} is an option of your own data; got {value!r} for the data set {data}")
+    if not is_row_set(data):
+        return load_images(data, n, seed=seed, continuous=continuous, device=device)
     if continuous:
-        raise InputError(f"continuous is an option of {' and '.join(GENERATED)}; got {name}")
-    return load_rows(name, n, seed=seed)
+        raise InputError(f"continuous is an option of {' and '.join(GENERATED)}; got {data}")
+    return load_rows(data, n, seed=seed)
+
+
+def is_own_data(data: Any) -> bool:
+    """Whether data is given as an object or a path, and not by the name of a data set."""
+    if not isinstance(data, str):
+        return True
+    return data not in IMAGE_SETS and not is_row_set(data) and (Path(data).exists() or _looks_like_path(data))
+
+
+def _looks_like_path(text: str) -> bool:
+    return "/" in text or "*" in text or Path(text).suffix != ""
+
+
+def _count(data: Any) -> int:
+    return data.n if isinstance(data, Table) else len(data)
+
+
+@dataclass(frozen=True)
+class DataOutline:
+    """What a model needs to know of its data before it is built."""
+
+    name: str
+    shape: tuple[int, ...]  # of an image or a row
+    count: int | None  # images; None for rows, which are drawn
+    sizes: dict[str, int | None]  # levels of each factor
+    clusters: int | None = None  # of rows, if known
+    latents: int | None = None  # that rows need, if known
+    own: bool = False
+
+
+def outline_data(data: Any) -> DataOutline:
+    """Outline a data set by its name, without loading it, or data that was opened."""
+    if isinstance(data, str) and is_row_set(data):
+        rows, clusters = find_row_set(data)
+        sample = rows.make(1, clusters, 0)
+        sizes = dict(zip(sample.factor_names, sample.sizes, strict=True))
+        return DataOutline(data, (rows.observed,), None, sizes, clusters, rows.latents)
+    if isinstance(data, str):
+        images = find_image_set(data)
+        return DataOutline(
+            data, images.shape, images.count, dict(zip(images.grid.names, images.grid.sizes, strict=True))
+        )
+    if isinstance(data, FactorImages | FactorRows):
+        sizes = dict(zip(data.factor_names, data.sizes, strict=True))
+        levels = [size for size in sizes.values() if size is not None]
+        return DataOutline(data.name, tuple(data.shape), len(data), sizes, levels[0] if levels else None, own=True)
+    if isinstance(data, Table):
+        return DataOutline(data.name, (data.d,), data.n, {}, own=True)
+    shape = tuple(map(int, getattr(data, "shape", ())))
+    return DataOutline("the data", shape[1:], shape[0] if shape else 0, {}, own=True)
 
 
 def check_continuous(chosen: ImageSet, continuous: bool) -> None:
@@ -84,7 +168,7 @@ def find_image_set(name: str) -> ImageSet:
         raise InputError(f"{name} is a data set of rows, not of images; data sets of images: {', '.join(IMAGE_SETS)}")
     every = (*IMAGE_SETS, *ROW_SETS)
     near = difflib.get_close_matches(str(name).lower(), every, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(every)}"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(every)}; there is no such file"
     raise InputError(f"unknown data set {name!r}; {hint}")
 
 

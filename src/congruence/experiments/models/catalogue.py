@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from congruence.checks import check_choice
 from congruence.errors import InputError
+from congruence.experiments.models.own_models import build_own
+
+if TYPE_CHECKING:
+    from congruence.experiments.data.registry import DataOutline
 
 MODELS = {  # of images, with published settings: module and class
     "ae": ("autoencoders", "AutoEncoder"),
@@ -40,7 +44,9 @@ DECAY = {
 # a beta of 1 and a weight of 1 for the total correlation, since most of their pixels are black and their cross-entropy
 # is small; latents are twice the factors of sprites, and as many for handwritten digits.
 STANDS_FOR = {"rooms": "shapes3d", "sprites": "shapes3d", "dsprites": "shapes3d", "mnist": "shapes3d"}
-OURS = {name: {"latents": 10, "beta": 1.0, "tc": 1.0} for name in ("sprites", "dsprites", "mnist")}
+OWN = "your own images"
+STANDS_FOR |= {OWN: "shapes3d"}
+OURS = {name: {"latents": 10, "beta": 1.0, "tc": 1.0} for name in ("sprites", "dsprites", "mnist", OWN)}
 DATA = (*LATENTS, *STANDS_FOR)
 _GENERAL = (
     "model",
@@ -52,13 +58,16 @@ _GENERAL = (
 )  # in every config, or from the data
 
 
-def build_model(config: Mapping[str, Any]) -> Any:
+def build_model(config: Mapping[str, Any], maker: Any = None) -> Any:
     """Build a model from its `config()`, or from one written by hand: {"model": "vae", "latents": 10, "net": "small"}.
 
-    Initial weights are those of the config's seed; trained ones are loaded with `load_state_dict`.
+    Initial weights are those of the config's seed; trained ones are loaded with `load_state_dict`. `maker` makes a
+    model of the user's: a module, class or function, or the name of one (`file.py:Class`), whose code is run.
     """
     from importlib import import_module
 
+    if maker is not None:
+        return build_own(config, maker)
     options, homes = dict(config), MODELS | MIXTURES
     name = options.pop("model", None)
     if name not in homes:
@@ -70,6 +79,11 @@ def build_model(config: Mapping[str, Any]) -> Any:
         raise
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError if the memory does not suffice
         raise InputError(f"cannot build {name} from its config: {error}") from error
+
+
+def is_known(config: Any) -> bool:
+    """Whether a config is that of a model of congruence, which `build_model` can make without the user's code."""
+    return isinstance(config, Mapping) and config.get("model") in (*MODELS, *MIXTURES)
 
 
 def published_settings(model: str, data: str) -> dict[str, Any]:
@@ -133,7 +147,7 @@ def mixture_settings(model: str, *, images: bool, latents: int | None = None, cl
 
 def model_config(
     model: str,
-    data: str,
+    data: DataOutline,
     n: int | None,
     *,
     latents: int | None,
@@ -145,9 +159,6 @@ def model_config(
 
     `own` has the options by name, None if not given; options that the model does not have are refused.
     """
-    from congruence.experiments.data.registry import find_image_set
-    from congruence.experiments.data.row_sets import is_row_set
-
     given = {name: value for name, value in own.items() if value is not None}
     given |= {} if latents is None else {"latents": latents}
     if model in MIXTURES:
@@ -155,38 +166,31 @@ def model_config(
             raise InputError(f"net is not an option of {model}, whose nets are dense; hidden sets their widths")
         return _mixture_config(model, data, given), 0.0
     if model not in MODELS:
-        raise InputError(f"model must be one of {', '.join((*MODELS, *MIXTURES))}; got {model!r}")
-    if is_row_set(data):
-        raise InputError(f"{model} takes images, but {data} has rows; models of rows: {', '.join(MIXTURES)}")
-    images, settings = find_image_set(data), published_settings(model, data)
+        raise InputError(f"model must be one of {', '.join((*MODELS, *MIXTURES))}, or file.py:Class; got {model!r}")
+    if len(data.shape) != 3:
+        raise InputError(f"{model} takes images, but {data.name} has rows; models of rows: {', '.join(MIXTURES)}")
+    known = OWN if data.own else data.name
+    settings = published_settings(model, known)
     _check_options(model, given, settings)
     settings |= given
     if model == "tcvae":
-        settings["dataset_size"] = images.count if n is None else n
-    config = {"model": model, **settings, "net": _resolve_net(net, images.shape, device), "shape": list(images.shape)}
-    return config, published_weight_decay(model, data)
+        settings["dataset_size"] = data.count if n is None else n
+    config = {"model": model, **settings, "net": _resolve_net(net, data.shape, device), "shape": list(data.shape)}
+    return config, published_weight_decay(model, known)
 
 
-def _mixture_config(model: str, data: str, given: dict[str, Any]) -> dict[str, Any]:
+def _mixture_config(model: str, data: DataOutline, given: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
-
-    from congruence.experiments.data.registry import find_image_set
-    from congruence.experiments.data.row_sets import find_row_set, is_row_set
 
     known = mixture_settings(model, images=False)
     extra = {"mixvae": ("prior",), "ivae": ("auxiliary",)}.get(model, ())
     _check_options(model, given, (*(name for name in known if name != "classes"), *extra))
     observed = given.pop("auxiliary", None)
-    sizes: dict[str, int | None]
-    if is_row_set(data):
-        chosen, clusters = find_row_set(data)
-        settings = mixture_settings(model, images=False, latents=chosen.latents, clusters=clusters)
-        shape, sample = [chosen.observed], chosen.make(1, clusters, 0)
-        sizes = dict(zip(sample.factor_names, sample.sizes, strict=True))
-    else:
-        images = find_image_set(data)
-        settings, shape = mixture_settings(model, images=True), list(images.shape)
-        sizes = dict(zip(images.grid.names, images.grid.sizes, strict=True))
+    images = len(data.shape) == 3
+    if not images and data.clusters is None and "clusters" in known and "clusters" not in given:
+        raise InputError(f"clusters must be given for {model}, since {data.name} does not say how many it has")
+    rows: dict[str, Any] = {} if images else {"latents": data.latents, "clusters": data.clusters or 1}
+    settings = mixture_settings(model, images=images, **rows)
     if "hidden" in given:
         given["hidden"] = _parse_widths(given["hidden"])
     if "prior" in given:
@@ -194,12 +198,13 @@ def _mixture_config(model: str, data: str, given: dict[str, Any]) -> dict[str, A
         given["prior"] = _check_prior(prior, "prior") if isinstance(prior, Mapping) else _read_prior(Path(prior))
         given.setdefault("latents", np.shape(given["prior"]["means"])[1])
     if model == "ivae":
-        levels = [name for name, size in sizes.items() if size is not None]
-        name = levels[0] if observed is None else observed
+        levels = [name for name, size in data.sizes.items() if size is not None]
+        name = observed if observed is not None or not levels else levels[0]
         if name not in levels:
-            raise InputError(f"auxiliary must be a factor of {data} with levels ({', '.join(levels)}); got {name!r}")
-        settings |= {"auxiliary": name, "classes": sizes[name]}
-    return {"model": model, **settings, **given, "shape": shape}
+            listed = ", ".join(levels) or "it has none"
+            raise InputError(f"auxiliary must be a factor of {data.name} with levels ({listed}); got {name!r}")
+        settings |= {"auxiliary": name, "classes": data.sizes[name]}
+    return {"model": model, **settings, **given, "shape": list(data.shape)}
 
 
 def _read_prior(path: Path) -> dict[str, Any]:

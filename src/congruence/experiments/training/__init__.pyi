@@ -1,3 +1,4 @@
+from congruence.experiments.models.own_models import Trainable as Trainable
 from congruence.experiments.training._train import train as train
 from congruence.experiments.training._train_model import load_model as load_model
 from congruence.experiments.training._train_model import train_model as train_model

@@ -6,23 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.options import DATA, option
+from congruence.options import DATA, ReadOptions, option
 
 MODEL, MIXTURE = "Model and loss", "Models with a mixture prior"  # panels of --help
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(ReadOptions):
     """What is trained, on which data, and how. Options of the model that are None have their published values."""
 
-    data: str = option(
-        "rooms",
-        "Images: rooms or sprites (generated), or shapes3d, mpi3d, falcor3d, isaac3d, dsprites, mnist (your files). "
-        "Rows, for models with a mixture: pinwheel or pinwheel:5, random-relu, moons, circles.",
-        panel=DATA,
+    n: int | None = option(
+        None, "Number of images or rows, drawn at random; all by default, 10,000 of generated rows.", panel=DATA
     )
-    n: int | None = option(None, "Number of images, drawn at random; all by default. Rows: 10,000.", panel=DATA)
     continuous: bool = option(False, "Factors of rooms and sprites from ranges, not levels.", panel=DATA)
+    size: int | None = option(None, "Scale images of a folder and crop them to squares of this side.", panel=DATA)
 
     weight_decay: float | None = option(None, "Of all weights but biases; as published by default.", panel=MODEL)
     latents: int | None = option(None, "Dimensions of a code; twice the number of factors by default.", panel=MODEL)
@@ -52,7 +49,7 @@ class TrainOptions:
     )
 
     seeds: str | Sequence[int] = option("0", "One training for each, e.g. 0,1,2 or 0-4.")
-    steps: int = option(20_000, "Number of steps; published: 200000.")
+    steps: int = option(20_000, "Number of steps; published: 200000. More than a finished training has continue it.")
     batch: int = option(128, "Images or rows in a step.")
     learning_rate: float = option(1e-3, "Of AdamW.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")

@@ -1,4 +1,4 @@
-"""`train`: models of images and rows by name, one run folder for each seed."""
+"""`train`: models of images and rows, by name or of your own, one run folder for each seed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from typing import Any
 
 from congruence.checks import check_integer
 from congruence.errors import CongruenceError, CongruenceWarning, InputError
+from congruence.experiments.data.registry import DataOutline, is_own_data, load_data, outline_data
 from congruence.experiments.models.catalogue import model_config
+from congruence.experiments.models.own_models import is_module, own_config
 from congruence.experiments.processes import run_tasks, send_message, stop_requested
 from congruence.experiments.runs import Run, open_run
 from congruence.experiments.training._options import OF_MODELS, TrainOptions
 from congruence.experiments.training._train_model import TrainingState
-from congruence.options import takes
+from congruence.options import reading, takes
 from congruence.progress import Progress
 
 _MOST_SEEDS, _DIGITS = 10_000, 19  # of a range, and of 2**63
@@ -28,22 +30,31 @@ Tell = Callable[[str, TrainingState], None]  # receives the name of a run, and i
 
 @takes(TrainOptions)
 def train(
-    model: str,
+    model: Any,
+    data: Any = "rooms",
     out: str | Path = "runs",
     *,
     options: TrainOptions,
     progress: Progress | None = None,
     client: Any = None,
 ) -> list[Run]:
-    """Train a model on images or rows with known factors, once for each seed.
+    """Train a model on images or rows, once for each seed.
 
-    An interrupted training is resumed by the same call, a finished one is not repeated. The result of a seed does not
-    depend on the other seeds. `train_model` trains a model that you built yourself.
+    An interrupted training is resumed by the same call, a finished one is not repeated, and one with fewer steps is
+    continued. The result of a seed does not depend on the other seeds.
 
     Parameters
     ----------
-    model : str
-        ae, vae, tcvae, bioae, vqvae or qlae; with a mixture prior vade, mfcvae, mixvae or ivae.
+    model : str, class, function or torch.nn.Module
+        ae, vae, tcvae, bioae, vqvae or qlae; with a mixture prior vade, mfcvae, mixvae or ivae. Or one of your own with
+        the methods of `Trainable`: a class or function that makes one, for each seed another, or the name of it,
+        `file.py:Class` or `package.module:function`, whose code is run. It gets `seed`, `shape` (of one row or image)
+        and options of models that are given, as far as it has such parameters. A module is trained in place, with one
+        seed.
+    data : str, path, array, table, frame, AnnData, FactorImages or FactorRows
+        Images: rooms or sprites (generated), shapes3d, mpi3d, falcor3d, isaac3d, dsprites or mnist (your files). Rows:
+        pinwheel or pinwheel:5, random-relu, moons, circles. Or your own: images (n, channels, height, width) or rows
+        (n, p), a folder of images, a file of `congruence data make`, or any table. See `load_data`.
     out : path
         The parent of the run folders, which are called MODEL-SEED.
     progress : callable, optional
@@ -58,7 +69,7 @@ def train(
     """
     check_workers(options, client is not None)
     folder = Path(out) if client is None else Path(out).absolute()  # workers have other working folders
-    plans = _plan_trainings(model, folder, options)
+    plans = _plan_trainings(model, data, folder, options, alone=client is None and options.jobs == 1)
     steps, total = dict.fromkeys((plan.name for plan in plans), 0), options.steps * len(plans)
 
     def tell(name: str, state: TrainingState) -> None:
@@ -97,6 +108,7 @@ class Plan:
     data: dict[str, Any]  # arguments of `load_data`
     settings: dict[str, Any]  # arguments of `train_model`
     threads: int | None = None  # of torch on a CPU; None leaves them unchanged
+    maker: Any = None  # the name of a class of the user's; or the class or module, not sent to other processes
 
     @property
     def name(self) -> str:
@@ -107,20 +119,50 @@ class Plan:
 Outcome = str | list[tuple[type[Warning], str]]  # the error of a training, or its warnings
 
 
-def _plan_trainings(model: str, folder: Path, options: TrainOptions) -> list[Plan]:
+def _plan_trainings(model: Any, data: Any, folder: Path, options: TrainOptions, *, alone: bool) -> list[Plan]:
+    source, outline = _plan_data(data, options, alone)
+    seeds = parse_seeds(options.seeds)
     own = {name: getattr(options, name) for name in OF_MODELS}
-    shared: dict[str, Any] = {"latents": options.latents, "net": options.net, "device": options.device}
-    config, decay = model_config(model, options.data, options.n, **shared, own=own)
+    maker = _as_maker(model)
+    if maker is not None:  # its code is imported here, so that errors come before any training
+        given = {name: value for name, value in (own | {"latents": options.latents}).items() if value is not None}
+        config, decay = own_config(maker, outline.shape, given), 0.0
+    else:
+        shared: dict[str, Any] = {"latents": options.latents, "net": options.net, "device": options.device}
+        config, decay = model_config(model, outline, options.n, **shared, own=own)
+    if maker is not None and not isinstance(maker, str) and not alone:
+        raise InputError("jobs and dask need the model by name, such as file.py:Class, since others must import it")
+    if is_module(maker) and len(seeds) > 1:
+        raise InputError(f"a module is trained in place, with one seed; give its class for {len(seeds)} seeds")
     names = ("steps", "batch", "learning_rate", "device", "precision", "deterministic")
     settings = {name: getattr(options, name) for name in names}
     settings["weight_decay"] = decay if options.weight_decay is None else options.weight_decay
-    data = {"name": options.data, "n": options.n, "continuous": options.continuous, "device": options.device}
+    name = config["model"].rpartition(":")[2]
     share = max(1, (os.cpu_count() or 1) // options.jobs)  # of the processors
     threads = share if options.jobs > 1 and not options.deterministic else None
     return [
-        Plan(folder / f"{config['model']}-{seed}", {**config, "seed": seed}, data, {**settings, "seed": seed}, threads)
-        for seed in parse_seeds(options.seeds)
+        Plan(folder / f"{name}-{seed}", {**config, "seed": seed}, source, {**settings, "seed": seed}, threads, maker)
+        for seed in seeds
     ]
+
+
+def _as_maker(model: Any) -> Any:
+    """What makes a model of the user's: an object, or a name with the whole path of its file; None for known models."""
+    if not isinstance(model, str):
+        return model
+    module, colon, name = model.rpartition(":")
+    return f"{Path(module).absolute() if module.endswith('.py') else module}:{name}" if colon else None
+
+
+def _plan_data(data: Any, options: TrainOptions, alone: bool) -> tuple[dict[str, Any], DataOutline]:
+    """The arguments of `load_data`, and an outline of the data; your own is opened here, unless workers open it."""
+    asked: dict[str, Any] = {"data": data, "n": options.n, "continuous": options.continuous, "device": options.device}
+    asked |= {"size": options.size, "read": reading(options)}
+    if not is_own_data(data):
+        return asked, outline_data(data)
+    opened = load_data(**asked)
+    path = Path(data).absolute() if isinstance(data, str | Path) else None
+    return {"data": opened} if alone or path is None else asked | {"data": path}, outline_data(opened)
 
 
 def parse_seeds(seeds: str | Sequence[int]) -> list[int]:
@@ -144,14 +186,13 @@ def parse_seeds(seeds: str | Sequence[int]) -> list[int]:
 
 def train_here(plans: Sequence[Plan], tell: Tell, stop: Callable[[], bool] | None = None) -> list[Outcome]:
     """Train one after another; data is loaded once."""
-    from congruence.experiments.data.registry import load_data
     from congruence.experiments.models.catalogue import build_model
     from congruence.experiments.training._train_model import train_model
 
     outcomes: list[Outcome] = []
-    loaded: dict[str, Any] = {}
+    loaded: dict[int, Any] = {}
     for plan in plans:
-        key = repr(plan.data)
+        key = id(plan.data)
         if key not in loaded:
             loaded = {key: load_data(**plan.data)}
 
@@ -160,7 +201,7 @@ def train_here(plans: Sequence[Plan], tell: Tell, stop: Callable[[], bool] | Non
 
         with warnings.catch_warnings(record=True) as caught, _torch_threads(plan.threads):
             warnings.simplefilter("always", CongruenceWarning)
-            model = build_model(plan.model)
+            model = build_model(plan.model, plan.maker)
             train_model(model, loaded[key], **plan.settings, out=plan.folder, progress=report, stop=stop)
         warned = [(one.category, str(one.message)) for one in caught if issubclass(one.category, CongruenceWarning)]
         outcomes.append(list(dict.fromkeys(warned)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import shutil
 import tempfile
@@ -18,22 +19,28 @@ import numpy as np
 from congruence.arrays import Array, to_numpy
 from congruence.checks import require
 from congruence.errors import CollapsedWarning, InputError
+from congruence.experiments.models.own_models import check_code, check_trainable, describe_model
 from congruence.experiments.models.reconstructions import (
     apply_in_batches,
     evaluated_rows,
     mean_psnr,
     mean_squared_error,
 )
-from congruence.experiments.runs import CHECKPOINT, METRICS, WEIGHTS, Run, open_run, start_run
+from congruence.experiments.runs import CHECKPOINT, CONFIG, METRICS, WEIGHTS, Run, open_run, rewrite_config, start_run
 from congruence.experiments.training._checkpoints import fingerprint
 from congruence.experiments.training.collapse import posterior_collapse, posterior_moments
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training
 from congruence.files import alone_in, remove_parts
+from congruence.result import json_text
 from congruence.rows.devices import full_precision, training_device, training_precision
+from congruence.tables import as_table, is_table
+from congruence.tables.columns import PREFIX
 
 EXAMPLES = 8  # images stored in the run folder
 CHECKED = 10_000  # images or rows checked at a time
+TRIED = 2  # images or rows on which a model is tried before a folder is made
+CONVERTERS = ("pixels", "numbers")  # methods of models that take images as bytes
 _ADVICE = "try fewer latents or clusters, less noise, more steps or another seed"
 
 
@@ -81,12 +88,12 @@ def train_model(
     Parameters
     ----------
     model : AutoEncoder, VAE, TCVAE, BioAE, VQVAE, QLAE, MixtureVAE, VaDE, MFCVAE or IVAE
-        Or any torch module with `loss`, `encode`, `decode` and `config`. It ends up on `device`. If it has a method
-        `prepare`, that is called before the first step; if it has an `auxiliary`, `loss` and `encode` also take that
-        factor of the data.
-    data : FactorImages, FactorRows, images or rows
+        Or any torch module with `loss`, `encode` and `decode`, see `Trainable`. It ends up on `device`. Optional are
+        `config()`, what the run folder says of the model; `prepare`, called before the first step; `after_step()`;
+        and `auxiliary`, a factor of the data that `loss` and `encode` also take.
+    data : FactorImages, FactorRows, Table, frame, AnnData, images or rows
         For example `rooms()` or `pinwheel()`; or images alone, uint8 or floats in [0, 1], shape (n, channels, height,
-        width), or rows alone, floats (n, p).
+        width), or rows alone, floats (n, p). Ids and metadata of a table are written beside the codes.
     how : Training, optional
         All settings, instead of the protocol above. The following arguments override it.
     steps : int, optional
@@ -105,7 +112,8 @@ def train_model(
         Of the order of images and of random numbers in the loss; initial weights depend on the model's own seed.
     out : path, optional
         The run folder. An interrupted training of the same model, data and settings in it is resumed; a finished one is
-        not repeated; another one is refused. By default a temporary folder, which is removed with the result.
+        not repeated; one with fewer steps is continued, unless its learning rate depends on their number; another one
+        is refused. By default a temporary folder, which is removed with the result.
     device : str
         "auto" takes a GPU if torch finds one.
     progress : callable, optional
@@ -121,19 +129,23 @@ def train_model(
     """
     require("torch", "training", "torch")
     where = training_device(device)
-    inputs, about, columns = _describe_data(data)
-    _check_model(model, tuple(inputs.shape[1:]), len(inputs), about["name"])
-    parts = [inputs, *_auxiliary(model, data)]
+    inputs, about, columns, ids = _describe_data(data)
+    _check_shape(model, tuple(inputs.shape[1:]), len(inputs), about["name"])
+    parts = [_as_floats(model, inputs), *_auxiliary(model, data)]
+    if not _is_ours(model):
+        check_trainable(model, [part[:TRIED] for part in parts])
     given = {
         "steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed, "weight_decay": weight_decay,
         "precision": precision, "deterministic": deterministic,
     }  # fmt: skip
-    how = _settings(how, where, {name: value for name, value in given.items() if value is not None})
+    how = _settings(how, model, where, {name: value for name, value in given.items() if value is not None})
     rows = evaluated_rows(len(inputs))
     settings = {name: value for name, value in asdict(how).items() if name not in FREE}
-    config = {"model": model.config(), "data": about, "training": settings}
-    config["discrete_codes"] = bool(getattr(model, "discrete", False))
     folder = Path(tempfile.mkdtemp(prefix="congruence-") if out is None else out)
+    described = describe_model(model, inputs.shape[1:])
+    discrete = bool(getattr(model, "discrete", False))
+    config = {"model": described, "data": about, "training": settings, "discrete_codes": discrete}
+    _continue_run(folder, config, how)
     with contextlib.nullcontext(False) if Run(folder, config).finished else alone_in(folder) as alone:
         run = start_run(folder, config)
         if run.finished:
@@ -162,7 +174,7 @@ def train_model(
                 progress(TrainingState(step, steps, loss, psnr))
 
         outcome = optimise(model, parts, how, run=run, device=where, measure=measure, progress=report, stop=stop)
-        _finish(run, model.eval(), evaluated, rows, columns, outcome)
+        _finish(run, model.eval(), evaluated, rows, columns, ids, outcome)
     result = TrainedRun(run.folder, run.config, model, outcome)
     if removal is not None:
         removal.detach()
@@ -170,24 +182,34 @@ def train_model(
     return result
 
 
-def load_model(run: Run | str | Path, *, device: str = "cpu") -> Any:
+def load_model(run: Run | str | Path, code: Any = None, *, device: str = "cpu") -> Any:
     """Load the trained model of a run folder; it may have been trained on another device.
 
     Parameters
     ----------
     run : Run or path
         A finished training by `train` or `congruence train`.
+    code : class, function, torch.nn.Module or str, optional
+        For a model of your own: what makes it, as for `train`, or a module to load the weights into. A name such as
+        ``file.py:Class`` is imported, which runs that code. A run folder alone never runs any.
     device : {"cpu", "auto", "cuda", "cuda:1", ...}
         Where the model is stored; "auto" takes a GPU if torch finds one.
     """
     require("torch", "loading a model", "torch")
-    from congruence.experiments.models.catalogue import build_model
+    from congruence.experiments.models.catalogue import build_model, is_known
 
     opened = run if isinstance(run, Run) else open_run(run)
     config = opened.config.get("model")
     if not isinstance(config, dict):
         raise InputError(f"the config of {opened.folder} has no model")
-    model = build_model(config)
+    if code is None and not is_known(config):
+        raise InputError(
+            f"the model of {opened.folder}, {config.get('model')!r}, is not one of congruence; give code, its class or "
+            "the name of it such as file.py:Class, which is then run"
+        )
+    if code is not None:
+        check_code(config, code, opened.folder)
+    model = build_model(config, code)
     put_weights(model, opened)
     return model.to(training_device(device)).eval()
 
@@ -204,36 +226,49 @@ def put_weights(model: Any, run: Run) -> None:
         raise InputError(f"the weights of {run.folder} do not fit the model: {reason}") from error
 
 
-def _check_model(model: Any, shape: tuple[int, ...], n: int, name: str) -> None:
-    """Refuse a model that cannot be trained before a folder is made for it."""
-    missing = [name for name in ("loss", "encode", "decode", "config") if not hasattr(model, name)]
-    if missing:
-        raise InputError(
-            f"model must have loss, encode, decode and config; {type(model).__name__} has no {missing[0]}; "
-            "congruence.experiments.training.loop.optimise trains any module with a loss"
-        )
-    if getattr(model, "shape", shape) != shape:
+def _check_shape(model: Any, shape: tuple[int, ...], n: int, name: str) -> None:
+    """Refuse data that does not fit the model before a folder is made for it."""
+    wanted = getattr(model, "shape", shape)
+    if isinstance(wanted, tuple | list) and tuple(wanted) != shape:
         raise InputError(f"the model takes inputs of shape {model.shape}; those of {name} have {shape}")
     for _, prior in model.learned_mixtures() if hasattr(model, "learned_mixtures") else ():
         if n < max(2, len(prior.logits)):
             raise InputError(f"a mixture of {len(prior.logits)} clusters needs as many rows, and at least 2; got {n}")
 
 
-def _describe_data(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
-    """The images or rows as a tensor, their description for a config, and the factors as columns."""
+def _describe_data(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array], Array | None]:
+    """The images or rows as a tensor, their description for a config, the factors as columns, and ids."""
+    ids = getattr(data, "ids", None)
     if hasattr(data, "factor_names"):
         inputs = _check_inputs(data.rows if hasattr(data, "rows") else data.images)
         about = {"factors": list(data.factor_names), "kinds": list(data.kinds), "note": data.note}
         name, columns = data.name, data.columns
+    elif is_table(data):
+        table = as_table(data)
+        inputs, name, ids = _check_inputs(to_numpy(table.values)), table.name, table.ids
+        columns = {name.removeprefix(PREFIX): column for name, column in table.metadata.items()}
+        about = {"factors": list(columns)}
     else:
         alone = data[0] if isinstance(data, Sequence) and len(data) == 1 else data
         if not hasattr(alone, "shape") or len(alone.shape) not in (2, 4):
             raise InputError(
-                "data must be FactorImages, FactorRows, images of shape (n, channels, height, width) or rows (n, p)"
+                "data must be FactorImages, FactorRows, images of shape (n, channels, height, width) or rows (n, p), "
+                f"or a table; got a {type(data).__name__}"
             )
-        inputs, about, columns = _check_inputs(alone), {}, {}
+        inputs, about, columns, ids = _check_inputs(alone), {}, {}, None
         name = "rows" if _are_rows(inputs) else "images"
-    return inputs, {"name": name, "n": len(inputs), **about, "checksum": fingerprint([inputs])[0]}, columns
+    return inputs, {"name": name, "n": len(inputs), **about, "checksum": fingerprint([inputs])[0]}, columns, ids
+
+
+def _as_floats(model: Any, inputs: Any) -> Any:
+    """Inputs as the model takes them, see `Trainable`."""
+    import torch
+
+    weights = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    own = next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32)
+    if inputs.dtype == torch.uint8 and not _are_rows(inputs) and not any(hasattr(model, name) for name in CONVERTERS):
+        return inputs.to(own) / 255
+    return inputs.to(own) if inputs.is_floating_point() else inputs
 
 
 def _auxiliary(model: Any, data: Any) -> list[Any]:
@@ -254,8 +289,14 @@ def _are_rows(inputs: Any) -> bool:
     return len(inputs.shape) == 2
 
 
+def _is_ours(model: Any) -> bool:
+    """Whether a model is one of congruence, which needs no trial."""
+    return type(model).__module__.startswith("congruence.")
+
+
 def _is_mixture(model: Any) -> bool:
-    return hasattr(model, "mixture_prior")
+    """Whether posteriors and components of a model can be measured, see `posterior_collapse`."""
+    return all(hasattr(model, name) for name in ("mixture_prior", "numbers", "posterior", "state_shares"))
 
 
 def _check_inputs(inputs: Any) -> Any:
@@ -285,9 +326,11 @@ def _check_inputs(inputs: Any) -> Any:
     return x
 
 
-def _settings(how: Training | None, device: str, given: Mapping[str, Any]) -> Training:
+def _settings(how: Training | None, model: Any, device: str, given: Mapping[str, Any]) -> Training:
     if how is None:
-        how = Training(steps=20_000, optimiser="adamw", clip_value=1.0, log_every=500, precision="auto", engine="auto")
+        how = Training(steps=20_000, optimiser="adamw", clip_value=1.0, log_every=500, precision="auto")
+        if _is_ours(model):  # it may not be possible to record the loss of another
+            how = replace(how, engine="auto")
         if device != "cpu":
             how = replace(how, check_every=50, checkpoint_every=5000)  # checks and copies wait for the GPU
     elif "steps" in given:
@@ -296,24 +339,56 @@ def _settings(how: Training | None, device: str, given: Mapping[str, Any]) -> Tr
     return replace(how, precision=training_precision(how.precision, device))
 
 
+def _continue_run(folder: Path, config: Mapping[str, Any], how: Training) -> None:
+    """Let the run in a folder have as many steps as the config if it has fewer; all else must be the same.
+
+    The checkpoint of the last step holds all that further steps need. Weights are removed first: from then on the run
+    counts as interrupted, whatever happens.
+    """
+    if not (folder / CONFIG).exists():
+        return
+    run, unit = open_run(folder), "epochs" if how.steps is None else "steps"
+    stored, wanted = run.config.get("training"), json.loads(json_text(dict(config)))
+    done = stored.get(unit) if isinstance(stored, dict) else None
+    if not isinstance(done, int) or done >= wanted["training"][unit]:
+        return
+    wanted["training"][unit] = done
+    if wanted != run.config:
+        return  # refused by `start_run`
+    if how.cosine or type(how).pace is not Training.pace:
+        raise InputError(
+            f"the learning rate in {folder} depends on the number of {unit}, {done}, so that {getattr(how, unit)} are "
+            "another training; give another folder"
+        )
+    if run.finished and not (folder / CHECKPOINT).is_file():
+        raise InputError(f"{folder} has no {CHECKPOINT}, from which it could be continued; give another folder")
+    (folder / WEIGHTS).unlink(missing_ok=True)
+    rewrite_config(run, config)
+
+
 def _finish(
-    run: Run, model: Any, evaluated: Sequence[Any], rows: Array, columns: Mapping[str, Array], outcome: Trained
+    run: Run,
+    model: Any,
+    evaluated: Sequence[Any],
+    rows: Array,
+    columns: Mapping[str, Array],
+    ids: Array | None,
+    outcome: Trained,
 ) -> None:
-    """Write the files of a finished run and remove its checkpoint, which is three times as large as the weights."""
+    """Write the files of a finished run; its checkpoint stays, so that the training can be continued."""
     inputs, *others = evaluated
     with full_precision():
         encode = getattr(model, "evaluated", model.encode)
         codes = apply_in_batches(encode, inputs, next(model.parameters()).device, *others)
         if _is_mixture(model):
             run.write_posterior(posterior_moments(model, *evaluated)[1])
-    if not any("ended" in line for line in run.metrics()[-1:]):
-        steps, epochs = outcome.steps, outcome.epochs
-        run.log(step=steps, epoch=epochs, ended=outcome.ended, loss=outcome.loss, best=outcome.best)
+    steps, epochs = outcome.steps, outcome.epochs
+    run.log(step=steps, epoch=epochs, ended=outcome.ended, loss=outcome.loss, best=outcome.best)
     if not _are_rows(inputs):
         run.write_examples(to_numpy(inputs[:: max(1, len(rows) // EXAMPLES)][:EXAMPLES]))
     run.write_weights(model.state_dict())
-    run.write_latents(codes, {name: column[rows] for name, column in columns.items()}, ids=rows)
-    (run.folder / CHECKPOINT).unlink(missing_ok=True)
+    factors = {name: column[rows] for name, column in columns.items()}
+    run.write_latents(codes, factors, ids=rows if ids is None else ids[rows])
     collapsed = posterior_collapse(model, *evaluated).sentence if _is_mixture(model) else ""
     if collapsed:
         warnings.warn(f"{collapsed}; {_ADVICE}", CollapsedWarning, stacklevel=3)
@@ -325,7 +400,7 @@ def _read_outcome(run: Run) -> Trained:
     if "ended" not in last:
         raise InputError(
             f"{run.folder / METRICS} has no outcome of the training, so it is damaged or truncated; remove {WEIGHTS} "
-            "to train again"
+            f"and {CHECKPOINT} to train again"
         )
     loss, best = (math.nan if last.get(name) is None else float(last[name]) for name in ("loss", "best"))
     return Trained(last["ended"], last.get("step", 0), last.get("epoch", 0), loss, best)

@@ -20,6 +20,7 @@ from typing import Any
 
 from congruence.checks import require
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.experiments.processes import TERMINATED
 from congruence.experiments.runs import Run
 from congruence.experiments.training._checkpoints import (
     Checkpoint,
@@ -36,7 +37,12 @@ from congruence.rows.devices import GENERATORS, kernels, training_device, traini
 Progress = Callable[[int, int, float], None]
 Measure = Callable[[], dict[str, float]]
 _COUNTS = ("step", "best", "stale", "loss", "ended", "line", "line_seconds", "seconds")  # stored in checkpoints
-FREE = ("engine", "check_every", "checkpoint_every")  # settings that may change when a training is resumed
+FREE = (
+    "engine",
+    "check_every",
+    "checkpoint_every",
+    "checkpoint_seconds",
+)  # may differ when resumed
 
 
 def optimise(
@@ -66,8 +72,9 @@ def optimise(
     held_out : sequence of tensors, optional
         Rows whose loss, computed with each line of the log, replaces the training loss for early stopping.
     run : Run, optional
-        A run folder for checkpoints and the log: the means of each epoch, or as `how.log_every` says. A checkpoint of
-        the same training in it is resumed: on a CPU the outcome is bit for bit that of an uninterrupted training.
+        A run folder for checkpoints and the log: the means of each epoch, or as `how.log_every` says. A checkpoint is
+        written every `how.checkpoint_seconds`, at the end, and on Ctrl-C and SIGTERM. One of the same training in the
+        folder is resumed: on a CPU the outcome is bit for bit that of an uninterrupted training.
     device : str
         "auto" takes a GPU if torch finds one.
     measure : callable, optional
@@ -76,7 +83,7 @@ def optimise(
         Called as progress(step, steps, loss) after each check of the loss, see `how.check_every`.
     stop : callable, optional
         Called after each step; if it returns True, the training ends as with Ctrl-C: with a checkpoint, and a
-        `KeyboardInterrupt`.
+        `KeyboardInterrupt`. After SIGTERM it is a `SystemExit` with code 143.
 
     Returns
     -------
@@ -97,12 +104,17 @@ def optimise(
         torch.random.fork_rng(devices=[torch.device(where)] if where != "cpu" else []),
         kernels(where, deterministic=how.deterministic),
         torch.autocast(torch.device(where).type, enabled=False),  # of the caller
-        _hold_interrupts() as interrupted,
+        _hold_signals() as held,
     ):
         loop = _Loop(model.to(where), rows, draw, others, how, run, measure, progress)
         torch.manual_seed(how.seed)
         loop.resume()
-        return loop.run_steps(_latched(interrupted, stop))
+        try:
+            return loop.run_steps(_latched(lambda: bool(held), stop))
+        except KeyboardInterrupt:
+            if signal.SIGTERM in held:
+                raise SystemExit(TERMINATED) from None
+            raise
 
 
 class _Loop:
@@ -148,19 +160,20 @@ class _Loop:
 
     def run_steps(self, interrupted: Callable[[], bool]) -> Trained:
         self.model.train()
-        self.since = time.perf_counter()
+        self.since = self.stored = time.perf_counter()
         while not self.ended:
+            due = time.perf_counter() - self.stored >= self.how.checkpoint_seconds and self.folder is not None
             if self.step >= self.total:
                 self.ended = "steps"
-            elif not self._make_step() or not self._check(interrupted()):
+            elif not self._make_step() or not self._check(due or interrupted()):
                 self._fall_back()
             elif self._ends_line():
                 self._end_line()
             stopped = interrupted()
             if stopped and not self.ended and not self.stepper.is_sound(weights=True):  # interrupted since
                 self._fall_back()
-            if self.ended or self.step % self.how.checkpoint_every == 0 or stopped:
-                self._keep()
+            if self.ended or due or stopped or self.step % self.how.checkpoint_every == 0:
+                self._keep(store=bool(self.ended) or due or stopped)
             if stopped:
                 raise KeyboardInterrupt
         return Trained(self.ended, self.step, self.step // self.per_epoch, self.loss, self.best)
@@ -185,9 +198,9 @@ class _Loop:
         for tensor, new in zip(self.data, batch, strict=True):
             tensor.copy_(torch.as_tensor(new))
 
-    def _check(self, stopped: bool) -> bool:
+    def _check(self, stored: bool) -> bool:
         """Check the losses if that is due, and the weights if a checkpoint may follow; False if not all are finite."""
-        kept = self.step % self.how.checkpoint_every == 0 or self.step == self.total or stopped or self._ends_line()
+        kept = self.step % self.how.checkpoint_every == 0 or self.step == self.total or stored or self._ends_line()
         if not kept and self.step % self.how.check_every:
             return True
         if not self.stepper.is_sound(weights=kept):
@@ -240,10 +253,12 @@ class _Loop:
 
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:
+        """Evaluation mode; random numbers that are drawn inside do not change those of later steps."""
         import torch
 
+        device = self.data[0].device
         self.model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             yield
         self.model.train()
 
@@ -278,11 +293,13 @@ class _Loop:
             setattr(self, name, value)
         self.checked = self.step
 
-    def _keep(self) -> None:
+    def _keep(self, *, store: bool) -> None:
+        """Copy the state and, if requested, write it to the run folder."""
         self._clock()
         self.good = self._capture()
-        if self.folder is not None:
+        if store and self.folder is not None:
             write_checkpoint(self.folder, self.good)
+            self.stored = time.perf_counter()
         self.since = time.perf_counter()
 
     def _capture(self) -> Checkpoint:
@@ -298,27 +315,27 @@ class _Loop:
 
 
 @contextlib.contextmanager
-def _hold_interrupts() -> Iterator[Callable[[], bool]]:
-    """Hold back the first Ctrl-C and yield a function that says whether it came; a second one interrupts at once.
+def _hold_signals() -> Iterator[list[int]]:
+    """Hold back the first Ctrl-C or SIGTERM, and yield a list of those that came; a second one interrupts at once.
 
     Python delivers signals to the main thread only; in another thread nothing is held back.
     """
+    held: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield held
         return
-    came = False
 
     def note(number: int, frame: Any) -> None:
-        nonlocal came
-        if came:
+        held.append(number)
+        if len(held) > 1:
             raise KeyboardInterrupt
-        came = True
 
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: came
+        yield held
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _latched(*conditions: Callable[[], bool] | None) -> Callable[[], bool]:

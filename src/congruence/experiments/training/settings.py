@@ -16,7 +16,10 @@ from congruence.experiments.data.factor_data import LARGEST_SEED
 _COUNTS = {"epochs": 1, "steps": 1, "batch": 1, "patience": 1, "checkpoint_every": 1, "check_every": 1, "log_every": 1}
 _COUNTS |= {"warmup": 0}  # integers, and the least value of each
 _NUMBERS = {"learning_rate": (0.0, True), "weight_decay": (0.0, False), "clip": (0.0, True), "clip_value": (0.0, True)}
-_NUMBERS |= {"threshold": (-math.inf, False)}  # numbers, their lower limit, and whether it is excluded
+_NUMBERS |= {
+    "threshold": (-math.inf, False),
+    "checkpoint_seconds": (0.0, False),
+}  # numbers, their lower limit, and whether it is excluded
 _CHOICES = {
     "optimiser": ("adam", "adamw", "sgd"),
     "precision": ("auto", "float32", "bfloat16"),
@@ -50,7 +53,8 @@ class Training:
     patience: int | None = None  # lines of the log (epochs, unless log_every is given) without improvement to stop at
     threshold: float = 0.0  # the smallest decrease of the loss that counts as an improvement
     log_every: int | None = None  # steps, see `is_logged`; None logs each epoch
-    checkpoint_every: int = 500  # steps
+    checkpoint_every: int = 500  # steps between copies in memory, to the last of which a diverging training returns
+    checkpoint_seconds: float = 60.0  # between checkpoints in the run folder
     check_every: int = 1  # steps between checks of the loss; a check waits for the GPU
     precision: str = "float32"  # of matrix products: float32, bfloat16 (autocast), or auto
     engine: str = "eager"  # see `choose_engine`

@@ -17,6 +17,7 @@ from congruence.experiments.models.catalogue import build_model, published_setti
 from congruence.experiments.models.reconstructions import apply_in_batches, evaluated_rows, mean_psnr, traverse_latents
 from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS, find_snapshots, load_or_train_snapshots
+from congruence.experiments.runs import CHECKPOINT
 from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.settings import Training
 from congruence.ica.latents import latent_components
@@ -168,6 +169,7 @@ def _train(
         seed=seed,
     )
     train_model(model, data, training, out=folder, device=study.device, progress=at, stop=stop_requested)
+    (folder / CHECKPOINT).unlink(missing_ok=True)  # it is larger than all else, and the run is not continued
 
 
 def _measure(model: Any, study: ImageStudy, variant: ModelVariant, *, with_images: bool) -> Arrays:
