@@ -482,6 +482,13 @@ def test_dask_arrays_are_translated_lazily(world):
     assert translator(lazy.astype(int)).dtype == np.float64
 
 
+def test_dask_need_not_be_installed(world, monkeypatch):
+    monkeypatch.delitem(sys.modules, "distributed", raising=False)
+    monkeypatch.setitem(sys.modules, "dask", None)  # an import raises
+    assert apply_files("up.safetensors", "in", "out", options=PLAIN).parts == 5
+    assert apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=PLAIN).rows == 40
+
+
 def test_dask_workers_translate_parts(world):
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     with (
