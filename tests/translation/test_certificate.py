@@ -100,6 +100,18 @@ def test_columns_of_queries_and_index_are_matched_by_name(tmp_path):
         translate(*fitted, index=write("new", queries, 1), id="doc", **QUICK)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_few_queries_decide_nothing(noise, rng):
+    old, new = Corpus(noise=0.0).draw(300, 0)
+    old_q, new_q = Corpus(noise=0.0).draw(12, 1)
+    new_q = new_q + noise * rng.normal(size=new_q.shape)
+    few, enough = (translate(old, new, queries=(old_q[:m], new_q[:m]), **QUICK) for m in (1, 12))
+    assert few.status == "unknown"
+    assert "too few queries" in few.verdict
+    assert "At least 10 queries are needed for a decision; got 1." in few.notes
+    assert enough.status == ("fails" if noise else "holds")
+
+
 def test_a_query_may_equal_a_document():
     corpus = Corpus(noise=0)
     old, new = corpus.draw(300, 0)
