@@ -69,6 +69,12 @@ def test_the_benchmark_of_unpaired_translation_runs_beside_its_peer(tmp_path, ru
     assert set(r2) == {"paired rotation", "congruence, unpaired", "mini-vec2vec re-stated"}
 
 
+def test_the_verdicts_of_unpaired_translation_are_recorded(tmp_path, run):
+    run("translate_unpaired.py", "--quick", "--verdicts", "--case", "destroyed", "--out", tmp_path / "verdicts.csv")
+    with (tmp_path / "verdicts.csv").open() as handle:
+        assert [(row["case"], row["status"]) for row in csv.DictReader(handle)] == [("structure destroyed", "unknown")]
+
+
 def test_the_benchmark_of_independent_components_runs(tmp_path, run):
     pytest.importorskip("picard")
     run("ica.py", "--quick", "--out", tmp_path / "ica.csv")
