@@ -56,7 +56,8 @@ def test_the_benchmark_of_maps_for_translation_runs(tmp_path, run):
     run("translate_maps.py", "--quick", "--out", tmp_path / "maps.csv")
     with (tmp_path / "maps.csv").open() as handle:
         rows = list(csv.DictReader(handle))
-    assert {row["method"] for row in rows} == {"ours", "Procrustes", "least squares", "RidgeCV"}
+    peers = {"Procrustes", "least squares", "RidgeCV", "residual network", "local maps"}
+    assert {row["method"] for row in rows} == {"ours", *peers}
     assert all(0 < float(row["recall_10"]) <= 1 for row in rows)
 
 
@@ -66,6 +67,12 @@ def test_the_benchmark_of_unpaired_translation_runs_beside_its_peer(tmp_path, ru
         r2 = {row["method"]: float(row["r2"]) for row in csv.DictReader(handle)}
     assert r2["congruence, unpaired"] > 0.9
     assert set(r2) == {"paired rotation", "congruence, unpaired", "mini-vec2vec re-stated"}
+
+
+def test_the_verdicts_of_unpaired_translation_are_recorded(tmp_path, run):
+    run("translate_unpaired.py", "--quick", "--verdicts", "--case", "destroyed", "--out", tmp_path / "verdicts.csv")
+    with (tmp_path / "verdicts.csv").open() as handle:
+        assert [(row["case"], row["status"]) for row in csv.DictReader(handle)] == [("structure destroyed", "unknown")]
 
 
 def test_the_benchmark_of_independent_components_runs(tmp_path, run):

@@ -138,8 +138,9 @@ def test_rows_before_a_later_fall_are_not_enough():
 
 def test_a_curve_that_keeps_rising_asks_for_more_rows():
     assert enough(0.3, 0.5, 0.7).startswith("All 40 rows are needed, and more would help")
-    assert enough(0.3, 0.685, 0.7).endswith("The recall still rises, so more rows would help.")
-    assert not enough(0.3, 0.695, 0.7).endswith("more rows would help.")
+    assert enough(0.3, 0.685, 0.7).startswith("The recall still rises, so more rows would help. That of ")
+    assert "seem enough" not in enough(0.3, 0.685, 0.7)
+    assert "more rows would help" not in enough(0.3, 0.695, 0.7)
 
 
 def test_a_short_curve_is_not_read():

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,10 +111,9 @@ def test_another_map_or_other_options_do_not_mix(world, make_translator):
 
 
 WORKER = """
-import sys, time
-from congruence.translation import _apply
+from congruence.translation import apply_files
 print("ready", flush=True)
-_apply.apply_files("up.safetensors", "in", "out", options=ApplyOptions())
+apply_files("up.safetensors", "in", "out")
 """
 
 
@@ -124,18 +124,21 @@ def test_kill_9_at_any_moment_loses_and_doubles_no_row(tmp_path, monkeypatch, ma
     for number in range(40):
         pq.write_table(part(number, rows=200), f"in/part{number}.parquet")
     chance, killed = random.Random(0), 0
-    for _ in range(12):
+    for visible in range(0, 32, 7):  # each process gets a few parts further than the one before
         process = subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True)
         assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0, 0.04))
+        while process.poll() is None and len(list(Path("out").glob("*.parquet"))) < visible:
+            time.sleep(0.0005)
+        time.sleep(chance.uniform(0, 0.004))
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
         process.stdout.close()
-        for path in Path("out").glob("*.parquet") if Path("out").is_dir() else ():
+        for path in Path("out").glob("*.parquet"):
             translated(path)  # whatever is visible is complete
-    assert killed >= 3
+    assert killed >= 4
     done = apply_files("up.safetensors", "in", "out", options=PLAIN)
     assert (done.rows, done.parts) == (8000, 40)
+    assert 20 <= done.before < 40
     assert files("out") == sorted([RECORD, *(f"part{i}.parquet" for i in range(40))])
     ids = np.concatenate([pq.read_table(f"out/part{i}.parquet")["doc_id"] for i in range(40)])
     assert np.array_equal(ids, np.arange(8000))
@@ -382,6 +385,67 @@ def test_names_that_meant_the_old_values_are_not_given_to_new_ones(world):
     assert pq.read_schema("out.parquet").names == ["doc_id", "emb_0", "emb_1", "emb_2", "emb_3"]
 
 
+COLOURS, SIZES = ("red", "green", "blue", "grey"), ("tall", "wide", "deep", "long")
+
+
+@pytest.fixture
+def named(world, make_translator):
+    """A map whose fit had named columns, and a table with these in another order."""
+    replace(make_translator(), columns_new=COLOURS, columns_old=SIZES).save("named.safetensors")
+    rows = np.random.default_rng(0).normal(5, 2, size=(6, 4))
+    columns = {name: rows[:, COLOURS.index(name)] for name in ("grey", "red", "blue", "green")}
+    pq.write_table(pa.table({"doc_id": list("abcdef"), **columns}), "other_order.parquet")
+    return load_translator("named.safetensors"), rows
+
+
+@pytest.mark.parametrize("out", ["out.parquet", "out.csv", "out.npz"])
+def test_columns_are_matched_by_name_with_those_of_the_fit(named, out):
+    translator, rows = named
+    assert translator.columns() == COLOURS
+    apply_files("named.safetensors", "other_order.parquet", out, options=PLAIN)
+    got = read_table(out)
+    assert got.features == SIZES  # those of the old space, so that the way back works
+    assert_allclose(got.values, translator(rows), atol=1e-9)
+    apply_files("named.safetensors", out, "back.parquet", options=ApplyOptions(inverse=True))
+    back = read_table("back.parquet")
+    assert back.features == COLOURS
+    assert_allclose(back.values, rows, atol=1e-9)
+
+
+def test_parts_may_have_their_columns_in_different_orders(named):
+    translator, rows = named
+    Path("parts").mkdir()
+    shutil.copy("other_order.parquet", "parts/a.parquet")
+    columns = {name: rows[:, j] for j, name in enumerate(COLOURS)}
+    pq.write_table(pa.table({**columns, "doc_id": list("ghijkl")}), "parts/b.parquet")
+    apply_files("named.safetensors", "parts", "out", options=PLAIN)
+    for name in "ab":
+        assert_allclose(read_table(f"out/{name}.parquet").values, translator(rows), atol=1e-9)
+
+
+def test_a_data_frame_is_matched_by_name_and_numbers_are_an_order(named):
+    pandas = pytest.importorskip("pandas")
+    translator, rows = named
+    frame = pandas.read_parquet("other_order.parquet").drop(columns="doc_id")
+    assert_allclose(translator(frame), translator(rows))
+    assert (translator.far(frame) == translator.far(rows)).all()
+    numbered = replace(translator, columns_new=tuple(f"emb_{i}" for i in range(4)))
+    assert_allclose(numbered(pandas.DataFrame(rows, columns=[f"x{i}" for i in range(1, 5)])), translator(rows))
+    sorted_names = pandas.DataFrame(rows, columns=numbered.columns_new)[["emb_0", "emb_2", "emb_1", "emb_3"]]
+    assert_allclose(numbered(sorted_names), translator(rows))
+
+
+def test_other_columns_than_those_of_the_fit_are_refused(named):
+    table = pq.read_table("other_order.parquet")
+    pq.write_table(table.rename_columns([*table.column_names[:-1], "black"]), "black.parquet")
+    for out in ("out.parquet", "out.npz"):
+        with pytest.raises(TableError, match=r"black.parquet does not have .* lacks green and has black in addition"):
+            apply_files("named.safetensors", "black.parquet", out, options=PLAIN)
+        assert not Path(out).exists()
+    with pytest.raises(TableError, match="lacks tall, wide, deep, long"):
+        apply_files("named.safetensors", "other_order.parquet", "out.parquet", options=ApplyOptions(inverse=True))
+
+
 def test_new_columns_do_not_clash_with_others(world, make_translator):
     make_translator(4, 6).save("wider.safetensors")
     pq.write_table(part(0, emb_5=["x"] * 40), "clash.parquet")
@@ -416,6 +480,13 @@ def test_dask_arrays_are_translated_lazily(world):
         assert_allclose(work(lazy).compute(), work(x), rtol=1e-5)
     assert np.array_equal(translator.far(lazy).compute(), translator.far(x))
     assert translator(lazy.astype(int)).dtype == np.float64
+
+
+def test_dask_need_not_be_installed(world, monkeypatch):
+    monkeypatch.delitem(sys.modules, "distributed", raising=False)
+    monkeypatch.setitem(sys.modules, "dask", None)  # an import raises
+    assert apply_files("up.safetensors", "in", "out", options=PLAIN).parts == 5
+    assert apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=PLAIN).rows == 40
 
 
 def test_dask_workers_translate_parts(world):

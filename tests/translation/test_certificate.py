@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
-from congruence.errors import InputError
+from congruence.errors import InputError, TableError
 from congruence.stats.intervals import unit_interval
 from congruence.translation import translate
 from congruence.translation._relevance import _score, judge_rankings, read_qrels
@@ -73,6 +73,43 @@ def test_queries_apart_from_documents_are_what_is_certified(rng):
     assert same.certificate.retrieval.itself is None
     assert noisy.certificate.retrieval.recall_10.mean < same.certificate.retrieval.recall_10.mean - 0.1
     assert (same.status, noisy.status) == ("holds", "fails")
+
+
+def test_columns_of_queries_and_index_are_matched_by_name(tmp_path):
+    old, new = Corpus(noise=0.02).draw(300, 0)
+    names = list("cafebdhgijkl")
+    columns = {"old": [f"o{name}" for name in names], "new": names}
+    runs = {"old": old, "new": new}
+
+    def write(kind, rows, order):
+        path = str(tmp_path / f"{kind}{rows.start}{order}.parquet")
+        values = {columns[kind][j]: runs[kind][rows, j] for j in range(12)[::order]}
+        pq.write_table(pa.table({"doc": [f"d{i}" for i in range(rows.start, rows.stop)]} | values), path)
+        return path
+
+    documents, queries = slice(0, 200), slice(200, 300)
+    fitted = [write(kind, documents, 1) for kind in runs]
+    found = [
+        translate(*fitted, queries=tuple(write(kind, queries, order) for kind in runs), id="doc", **QUICK)
+        for order in (1, -1)
+    ]
+    assert found[0].certificate.retrieval == found[1].certificate.retrieval
+    found = [translate(*fitted, index=write("old", queries, order), id="doc", **QUICK) for order in (1, -1)]
+    assert found[0].certificate.retrieval.recall_10 == found[1].certificate.retrieval.recall_10
+    with pytest.raises(TableError, match="index does not have the columns of the fit: it lacks oc"):
+        translate(*fitted, index=write("new", queries, 1), id="doc", **QUICK)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_few_queries_decide_nothing(noise, rng):
+    old, new = Corpus(noise=0.0).draw(300, 0)
+    old_q, new_q = Corpus(noise=0.0).draw(12, 1)
+    new_q = new_q + noise * rng.normal(size=new_q.shape)
+    few, enough = (translate(old, new, queries=(old_q[:m], new_q[:m]), **QUICK) for m in (1, 12))
+    assert few.status == "unknown"
+    assert "too few queries" in few.verdict
+    assert "At least 10 queries are needed for a decision; got 1." in few.notes
+    assert enough.status == ("fails" if noise else "holds")
 
 
 def test_a_query_may_equal_a_document():

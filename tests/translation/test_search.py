@@ -78,8 +78,10 @@ def test_subsets_of_the_index_are_random_halves(rng):
     assert_allclose(sizes, [8000, 4000, 2000, 1000], rtol=0.1)
 
 
-def test_without_positions_equal_rows_are_left_out(rng):
+@pytest.mark.parametrize("stored", ["float64", "float32", "float16"])
+def test_without_positions_equal_rows_are_left_out(stored):
     index, new, queries, _ = data(1)
+    index = index.astype(stored).astype(float)
     apart = Queries(queries.old, queries.translated, queries.raw, queries.new, queries.other, own=None)
     found = search(apart, [Block(0, index, np.zeros(60, int), new)])
     known = search(queries, [Block(0, index, np.zeros(60, int), new)])

@@ -356,12 +356,23 @@ def test_values_beyond_float16_are_refused(rng):
 
 
 @pytest.mark.parametrize(
-    "damage", [{"d_new": "abc"}, {"d_new": 9}, {"d_old": -2}, {"d_old": None}, {"d_old": True}, {"normalize": "l2"}]
+    "damage",
+    [
+        {"d_new": "abc"},
+        {"d_new": 9},
+        {"d_old": -2},
+        {"d_old": None},
+        {"d_old": True},
+        {"normalize": "l2"},
+        {"columns_new": ["a", "b"]},
+        {"columns_old": [1, 2, 3]},
+        {"columns_old": "abc"},
+    ],
 )
 def test_a_damaged_translator_is_refused(damage, rng, tmp_path):
     about = {"normalize": None, "d_new": 3, "d_old": 3} | damage
     fit_map(*rng.normal(size=(2, 20, 3))).save(tmp_path / "up.safetensors", **about)
-    with pytest.raises(InputError, match="up.safetensors does not hold a translator: its header is"):
+    with pytest.raises(InputError, match="up.safetensors does not hold a translator: it"):
         load_translator(tmp_path / "up.safetensors")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -246,15 +247,17 @@ def _limit_of(dask_worker: Any) -> float:
 
 def connected() -> Any:
     """Return the dask cluster that computations go to, or None if they stay in this process."""
+    if "distributed" not in sys.modules:  # then nothing is connected, and dask may not be installed
+        return None
     import dask
 
     if dask.config.get("scheduler", None) not in (None, "dask.distributed", "distributed"):
         return None  # threads were chosen, even if a cluster is connected
-    try:
-        from distributed import get_client
+    from distributed import get_client
 
+    try:
         return get_client()
-    except (ImportError, ValueError):
+    except ValueError:
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from congruence.files import replacing
 from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, guarded, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
 from congruence.tables.access import COLUMNAR, check_readable, suffix_of
-from congruence.tables.columns import ColumnChoice, Selection, choose_columns
+from congruence.tables.columns import ColumnChoice, Selection, choose_columns, numbering
 from congruence.tables.table import duplicates
 from congruence.tables.write import writing
 
@@ -29,11 +28,21 @@ def is_columnar(path: Path) -> bool:
     return suffix_of(path) in COLUMNAR
 
 
-def rewrite_values(source: Path, target: Path, select: Selection, work: Work, *, width: int, flag: str = "") -> int:
+def rewrite_values(
+    source: Path,
+    target: Path,
+    select: Selection,
+    work: Work,
+    *,
+    width: int,
+    names: Sequence[str] | None = None,
+    flag: str = "",
+) -> int:
     """Write a columnar file with other values, and every other column with its name, type and place; return its rows.
 
     A column of lists stays one, under its name. Numbered columns (``emb_0``, ``x 1``) keep their names, and further
     ones continue the numbers; other names meant the old values, so the new ones are called ``emb_0``, ``emb_1``, ...
+    With `names`, columns are called by these instead.
 
     Parameters
     ----------
@@ -45,19 +54,20 @@ def rewrite_values(source: Path, target: Path, select: Selection, work: Work, *,
         ``work(values, first)`` returns new values (n, width) for n rows from row `first` on, and further columns.
     width : int
         The number of new values of a row.
+    names : sequence of str, optional
+        The names of the new values, unless they are in a column of lists.
     flag : str
         The name of a boolean column that `work` returns as well; "" if it returns none.
     """
     check_readable(source)
     with open_columnar(source, select) as file:
         columns = _choose(file, select)
-        layout = _layout(file, columns, target, width, flag)
+        layout = _layout(file, columns, target, names or number_columns(columns.values, width), flag)
         labels = [name for name in layout.schema.names if name not in layout.values]
         n = 0
         with writing(target), replacing(target) as temporary, ExitStack() as stack:
             writer = stack.enter_context(open_writer(temporary, target, layout.schema, labels))
-            names = file.schema.names
-            for batch in guarded(source, file.batches(names, block_rows(columns), None)):
+            for batch in guarded(source, file.batches(file.schema.names, block_rows(columns), None)):
                 if batch.num_rows:
                     values, further = work(_values(source, columns, file.schema, batch), n)
                     writer.write_batch(layout.batch(batch, values, further))
@@ -115,15 +125,15 @@ class _Layout:
         return pa.record_batch(arrays, self.schema)
 
 
-def _layout(file: ColumnarFile, columns: ColumnChoice, target: Path, width: int, flag: str) -> _Layout:
+def _layout(file: ColumnarFile, columns: ColumnChoice, target: Path, names: Sequence[str], flag: str) -> _Layout:
     import pyarrow as pa
 
-    values = columns.values if columns.lists else number_columns(columns.values, width)
+    values = columns.values if columns.lists else names
     first = file.schema.get_field_index(columns.values[0])
     kept = [field for field in file.schema if field.name not in columns.values]
     before = sum(field.name not in columns.values for field in list(file.schema)[:first])
     if columns.lists:
-        new = [pa.field(values[0], _list_type(file.schema.field(first).type, width))]
+        new = [pa.field(values[0], _list_type(file.schema.field(first).type, len(names)))]
     else:
         dtype = pa.from_numpy_dtype(common_dtype(file.schema, columns.values))
         if is_csv(target) and pa.types.is_float16(dtype):  # which arrow does not print
@@ -141,12 +151,10 @@ def _layout(file: ColumnarFile, columns: ColumnChoice, target: Path, width: int,
 
 def number_columns(names: Sequence[str], width: int) -> list[str]:
     """Return names for `width` columns: consecutive numbers after a common stem go on, else emb_0, emb_1, ..."""
-    match = re.fullmatch(r"(.*?)(\d+)", names[0])
-    if match is not None:
-        stem, start = match[1], int(match[2])
-        digits = len(match[2]) if match[2].startswith("0") and len(match[2]) > 1 else 1
-        if list(names) == [f"{stem}{start + i:0{digits}d}" for i in range(len(names))] and stem:
-            return [f"{stem}{start + i:0{digits}d}" for i in range(width)]
+    numbered = numbering(names)
+    if numbered is not None and numbered[0]:
+        stem, start, digits = numbered
+        return [f"{stem}{start + i:0{digits}d}" for i in range(width)]
     return [f"emb_{i}" for i in range(width)]
 
 

@@ -25,7 +25,7 @@ from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
 from congruence.tables.access import suffix_of
-from congruence.tables.columns import Selection, selection
+from congruence.tables.columns import Selection, match_columns, numbering, selection
 from congruence.tables.parts import fix_columns, part_files
 from congruence.tables.read import column_names
 from congruence.tables.rewrite import is_columnar, number_columns, rewrite_values
@@ -60,6 +60,12 @@ class _Job:
     def width(self) -> int:
         return self.translator.d_new if self.options.inverse else self.translator.d_old
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the translated columns in the fit; those that only count up do not replace others."""
+        names = self.translator.columns(inverse=not self.options.inverse)
+        return None if names is None or numbering(names) else names
+
     def __call__(self, source: Path, target: Path, tick: Callable[[int], None] | None = None) -> dict[str, int]:
         """Translate a file and return its number of rows and of far rows."""
         far = 0
@@ -79,23 +85,25 @@ class _Job:
             return to_numpy(moved), flags
 
         if is_columnar(source) and is_columnar(target):
-            rows = rewrite_values(source, target, self.select, work, width=self.width, flag=self.flag)
+            rows = rewrite_values(source, target, self.select, work, width=self.width, names=self.names, flag=self.flag)
         else:
             stream = stream_table(source, **reading(self.options))
-            write_stream(Stream(stream.n, _mapped(stream.chunks, work)), target)
+            write_stream(Stream(stream.n, self._mapped(stream.chunks, work, source)), target)
             rows = stream.n
         return {"rows": rows, "far": far}
 
-
-def _mapped(
-    chunks: Iterator[Table], work: Callable[[Array, int], tuple[Array, Mapping[str, Array]]]
-) -> Iterator[Table]:
-    first = 0
-    for chunk in chunks:
-        values, flags = work(to_numpy(chunk.values), first)
-        names = None if chunk.features is None else tuple(number_columns(chunk.features, values.shape[1]))
-        yield replace(chunk, values=values, features=names, metadata={**chunk.metadata, **flags})
-        first += chunk.n
+    def _mapped(
+        self, chunks: Iterator[Table], work: Callable[[Array, int], tuple[Array, Mapping[str, Array]]], source: Path
+    ) -> Iterator[Table]:
+        columns, first = self.translator.columns(inverse=self.options.inverse), 0
+        for chunk in chunks:
+            order = match_columns(chunk.features, columns, source)
+            given = to_numpy(chunk.values)
+            values, flags = work(given if order is None else given[:, order], first)
+            own = chunk.features if order is None else columns
+            names = None if own is None else tuple(self.names or number_columns(own, values.shape[1]))
+            yield replace(chunk, values=values, features=names, metadata={**chunk.metadata, **flags})
+            first += chunk.n
 
 
 @takes(ApplyOptions)
@@ -155,12 +163,22 @@ def _make_job(translator: Translator, files: Sequence[Path], options: ApplyOptio
     select = selection(**reading(options))
     columnar = next((file for file in files if is_columnar(file)), None)
     if columnar is not None:
-        select = fix_columns(columnar, select)
+        select = _in_order(fix_columns(columnar, select), translator.columns(inverse=options.inverse), columnar)
     flag = ""
     if options.flag_far:
         taken = set(column_names(files[0]) or next(stream_table(files[0], **reading(options)).chunks).metadata)
         flag = next(name for name in ("far", *(f"far_{i}" for i in range(2, len(taken) + 3))) if name not in taken)
     return _Job(translator, select, options, flag)
+
+
+def _in_order(select: Selection, columns: tuple[str, ...] | None, path: Path) -> Selection:
+    """The chosen columns of values in the order of the fit."""
+    like = select.like
+    if like is None or columns is None:
+        return select
+    names = [f"{like.values[0]}_{i}" for i in range(len(columns))] if like.lists else like.values
+    order = match_columns(names, columns, path)
+    return select if order is None else replace(select, like=replace(like, values=columns))
 
 
 def _apply_one(job: _Job, source: Path, out: Path, progress: Progress | None) -> Applied:

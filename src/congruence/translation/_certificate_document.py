@@ -244,11 +244,13 @@ def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
             f"All {last.rows} rows are needed, and more would help: with fewer, the recall is lower by more than "
             f"{100 * ENOUGH:g} percentage points."
         )
-    text = (
-        f"About {enough} paired rows seem enough: their recall@10, {percent(first.mean)}, is within {100 * ENOUGH:g} "
-        f"percentage points of the {percent(last.mean)} of {last.rows} rows (in a sample of the index)."
+    close = (
+        f"{percent(first.mean)}, is within {100 * ENOUGH:g} percentage points of the {percent(last.mean)} of "
+        f"{last.rows} rows (in a sample of the index)."
     )
-    return f"{text} The recall still rises, so more rows would help." if certificate.still_rising else text
+    if certificate.still_rising:
+        return f"The recall still rises, so more rows would help. That of {enough} paired rows, {close}"
+    return f"About {enough} paired rows seem enough: their recall@10, {close}"
 
 
 def _maps(translation: Translation, groups: list[str], certificate: Certificate) -> Iterator[Block]:

@@ -18,6 +18,7 @@ from congruence.maps.nearness import Nearness, Protocol
 from congruence.options import reading
 from congruence.rows.sums import PairScatter, PairSums
 from congruence.tables import PairedRuns, gather
+from congruence.tables.columns import match_columns
 from congruence.translation._choice import Choice, raw_rows
 from congruence.translation._duplicates import measure_near_duplicates
 from congruence.translation._measures import learning_curve, measure_drift, measure_probe, pad
@@ -123,6 +124,10 @@ def _separate_queries(task: Task) -> Asked:
     for name, values, width in zip(names, read.values, widths, strict=True):
         if values.shape[1] != width:
             raise InputError(f"{name} must have {width} columns, as the documents; got {values.shape[1]}")
+    for k, fitted in enumerate((task.translator.columns_old, task.translator.columns_new)):
+        order = match_columns(read.features[k], fitted, names[k])
+        if order is not None:
+            read.values[k], read.blocks[k] = read.values[k][:, order], None
     rows = sample_rows(len(read.values[0]), QUERIES, task.plan.seed + 1)
     scaled = [raw_rows(one, rows) for one in read.rows("cpu", task.options.normalize)]
     vectors = _vectors(task, *scaled)
@@ -155,7 +160,7 @@ def _retrieve(task: Task, asked: Asked) -> tuple[Retrieval, Neighbours, Array | 
     paired = search(asked.queries, blocks, task.device)
     found, ids = paired, None if task.inputs.ids is None else np.asarray(task.inputs.ids)[index].astype(str)
     if options.index is not None:
-        reader = IndexReader(options.index, options, y.d, keep_ids=options.qrels is not None)
+        reader = IndexReader(options.index, options, task.translator, keep_ids=options.qrels is not None)
         # a document that is a query is left out of its own results; separate queries leave out nothing
         own = None if options.queries is None else asked.queries.own
         values = {field.name: getattr(asked.queries, field.name) for field in fields(Queries)} | {"own": own}

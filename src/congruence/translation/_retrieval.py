@@ -14,10 +14,12 @@ from congruence.maps.nearness import HeldOut
 from congruence.options import reading
 from congruence.stats.intervals import student_quantile, unit_interval
 from congruence.tables import Table, as_table, is_table, slices, stream_parts
+from congruence.tables.columns import match_columns
 from congruence.tables.inputs import supports
 from congruence.tables.parts import part_files
 from congruence.translation._search import BLOCK_ROWS, Block, Neighbours, draw_levels
 from congruence.translation.certificate import Containment, Retrieval, SizePoint
+from congruence.translation.translator import Translator
 
 DEPTHS = (50, 100, 200)
 RECOVERED = 0.99  # the share of the true neighbours that the rerank depth recovers
@@ -117,8 +119,9 @@ def paired_blocks(
 class IndexReader:
     """The real index, read block by block from anything that `as_table` takes; `ids` are known after a pass."""
 
-    def __init__(self, index: Any, options: Any, width: int, *, keep_ids: bool) -> None:
-        self.index, self.width, self.keep_ids = index, width, keep_ids
+    def __init__(self, index: Any, options: Any, translator: Translator, *, keep_ids: bool) -> None:
+        self.index, self.keep_ids = index, keep_ids
+        self.width, self.columns = translator.d_old, translator.columns_old
         self.normalize, self.drop, self.seed = options.normalize, options.drop_missing, options.seed
         named = {name: value for name, value in reading(options).items() if value is not None}
         self.options = {name: value for name, value in named.items() if is_table(index) and supports(index, name)}
@@ -133,6 +136,8 @@ class IndexReader:
                 values = np.asarray(to_numpy(table.values[start : start + BLOCK_ROWS]), dtype=np.float64)
                 ids = None if table.ids is None else table.ids[start : start + BLOCK_ROWS]
                 values, ids = self._checked(values, ids, first)
+                order = match_columns(table.features, self.columns, "index")
+                values = values if order is None else values[:, order]
                 if self.keep_ids:
                     if ids is None:
                         raise InputError("qrels needs the ids of the rows of index; name their column by id (--id)")

@@ -15,6 +15,7 @@ DEPTH = 1000  # the longest list of translated results that is kept
 SUBSETS = 4  # the index, and random halves, quarters and eighths of it
 BLOCK_ROWS, QUERY_ROWS = 8192, 256
 EQUAL = 1e-12  # relative rounding of a squared distance
+SAME = 1e-6  # the same where an index was stored as float16: a row this close to a query is the query itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,8 @@ def draw_levels(n: int, rng: np.random.Generator) -> Array:
 def search(queries: Queries, blocks: Iterable[Block], device: str = "cpu") -> Neighbours:
     """Search all blocks with every query; exact, in one pass over the index.
 
-    Without positions of the queries in the index, rows equal to the old vector of a query are left out of its results.
+    Without positions of the queries in the index, rows equal to the old vector of a query, up to the rounding of
+    float16, are left out of its results.
     """
     m = len(queries.old)
     parts = [_PartSearch(queries.part(slice(i, i + QUERY_ROWS)), device) for i in range(0, m, QUERY_ROWS)]
@@ -179,7 +181,7 @@ class _PartSearch:
     def _left_out(self, block: Block, truth: Any) -> Any:
         if self.queries.own is None:
             sizes = (block.old * block.old).sum(1)[None] + self._squares(truth)[:, None]
-            return truth <= EQUAL * sizes
+            return truth <= SAME * sizes
         own = self.queries.own - block.first
         rows = np.flatnonzero((own >= 0) & (own < len(block.old)))
         return rows, own[rows]

@@ -85,7 +85,8 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     choice = choose_group(sums, tried, plan)
     step("choosing the map")
     region = fit_region(x, plan.fold_of)
-    translator = Translator(fit_group(sums.outside(None), choice.group), options.normalize, x.d, y.d, region)
+    h, (columns_old, columns_new) = fit_group(sums.outside(None), choice.group), inputs.features
+    translator = Translator(h, options.normalize, x.d, y.d, region, columns_new, columns_old)
     task = Task(sums, plan, choice, translator, near[choice.group], inputs, options, settings["device"])
     certificate = certify(task, partial(_fit, choice.group), step)
     finding, headlines, notes = judge_retrieval(near[choice.group], certificate, options)

@@ -7,7 +7,7 @@ on disjoint halves of the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
     step = Steps(progress, 1 + options.nulls * len(DESTROY) + options.splits)
     with full_precision():
         matching, translator = _match_rows(x, y, options, device, step)
+    translator = replace(translator, columns_new=tables[0].features, columns_old=tables[1].features)
     finding, headlines, notes = judge_matching(matching)
     return Translation(
         translator=translator,

@@ -13,6 +13,7 @@ from congruence.translation._options import TranslateOptions
 from congruence.translation.certificate import Certificate, Retrieval
 
 BY_CHANCE = 0.1  # if random vectors find more than this share of the neighbours, recall is too little evidence for a go
+FEWEST_QUERIES = 10  # fewer separate queries may all have the same recall, and then there is no interval
 ANSWERS: dict[Status, str] = {
     "holds": "New vectors can be translated into the old space.",
     "ambiguous": "It is not yet certain that new vectors can be translated well enough.",
@@ -20,6 +21,7 @@ ANSWERS: dict[Status, str] = {
     "fails": "New vectors cannot be translated well enough.",
 }
 DEPENDENT = "Rows depend on each other, so it is not known how well new vectors can be translated."
+TOO_FEW_QUERIES = "There are too few queries to decide whether new vectors can be translated."
 Verdict = tuple[Finding, tuple[str, ...], tuple[str, ...]]  # the finding, the sentences of the verdict, and notes
 
 
@@ -28,8 +30,8 @@ def judge_retrieval(near: Nearness, certificate: Certificate, options: Translate
 
     The claim, which is about an index of the measured size, holds if the interval of the recall lies above the required
     share, and fails if it lies below. It is ambiguous where the interval contains that share. It is unknown where
-    chance alone finds more than a tenth of the neighbours, or where rows depend on each other: that can only raise the
-    recall, so a recall that is too low still fails.
+    chance alone finds more than a tenth of the neighbours, where separate queries are fewer than 10, or where rows
+    depend on each other: that can only raise the recall, so a recall that is too low still fails.
     """
     retrieval, require = certificate.retrieval, options.require
     recall, size = retrieval.recall_10, f"{retrieval.index_size:,}"
@@ -47,6 +49,9 @@ def judge_retrieval(near: Nearness, certificate: Certificate, options: Translate
         if status != "fails":
             status, answer = "unknown", DEPENDENT
         notes.append(dependence_note(certificate))
+    if options.queries is not None and retrieval.queries < FEWEST_QUERIES:
+        status, answer = "unknown", TOO_FEW_QUERIES
+        notes.append(f"At least {FEWEST_QUERIES} queries are needed for a decision; got {retrieval.queries}.")
     queries = "separate queries" if options.queries is not None else "held-out rows"
     evidence = (
         f"With {queries}, translated vectors find {percent(recall.mean)} ({interval(low, high)}) of the 10 nearest of "

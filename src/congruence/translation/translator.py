@@ -12,10 +12,13 @@ from congruence.arrays import Array, as_float64_like, as_matrix, is_dask, is_ten
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, read_map, write_map
 from congruence.rows.blocks import whole_rows
+from congruence.tables.columns import match_columns
+from congruence.tables.table import is_frame
 from congruence.translation._far import FitRegion
 
 HALF = 65504  # the largest float16
 _REGION = ("centre", "mean", "factor", "limits")
+_HEADER = ("normalize", "d_new", "d_old", "columns_new", "columns_old")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,7 +26,8 @@ class Translator:
     """Maps rows of the new space, shape (n, d_new), into the old one, shape (n, d_old).
 
     With `normalize="cosine"` rows are put on the unit sphere before and after. numpy in, numpy out; tensors in,
-    tensors out on the same device; of a dask array, a lazy one.
+    tensors out on the same device; of a dask array, a lazy one. The columns of a data frame are matched by name with
+    those of the fit.
     """
 
     map: Map
@@ -31,6 +35,8 @@ class Translator:
     d_new: int
     d_old: int
     region: FitRegion | None = None  # where the rows of the fit are; None in files of version 0.1.0
+    columns_new: tuple[str, ...] | None = None  # the names of the columns of the fit, where they had names
+    columns_old: tuple[str, ...] | None = None
     _prepared: dict[Any, tuple[bool, Any, Any, Any]] = field(default_factory=dict, init=False)
 
     def __call__(self, x: Any) -> Any:
@@ -58,7 +64,7 @@ class Translator:
                 "this translator does not know the rows of its fit (it was saved by version 0.1.0, or fitted without "
                 "pairs or on fewer than 50 rows), so far rows cannot be flagged; fit it again"
             )
-        x = self._check(x, self.d_new)
+        x = self._check(x, False)
         if is_dask(x):
             return whole_rows(x, "x").map_blocks(self.far, dtype=bool, drop_axis=1, meta=np.empty(0, bool))
         rows = as_float64_like(x, x)
@@ -78,15 +84,20 @@ class Translator:
         shift = h.target_mean[:out] - (before - mean) @ matrix - h.source_mean[width:] @ h.matrix[width:, :out]
         return mean, matrix, shift
 
-    def _check(self, x: Any, width: int) -> Any:
+    def columns(self, *, inverse: bool = False) -> tuple[str, ...] | None:
+        """The names of the columns that are translated, in their order; None where the fit had arrays."""
+        return self.columns_old if inverse else self.columns_new
+
+    def _check(self, x: Any, inverse: bool) -> Any:
+        width, names = self.d_old if inverse else self.d_new, tuple(map(str, x.columns)) if is_frame(x) else None
         x = as_matrix(x, "x", finite=False)
         if x.shape[1] != width:
             raise InputError(f"x must have {width} columns, as the rows of the fit; got {x.shape[1]}")
-        return x
+        order = match_columns(names, self.columns(inverse=inverse), "x")
+        return x if order is None else x[:, order]
 
     def _apply(self, x: Any, inverse: bool) -> Any:
-        width, out = (self.d_old, self.d_new) if inverse else (self.d_new, self.d_old)
-        x = self._check(x, width)
+        out, x = self.d_new if inverse else self.d_old, self._check(x, inverse)
         if is_dask(x):
             rows, dtype = whole_rows(x, "x"), x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(np.float64)
             work = self.inverse if inverse else self
@@ -119,7 +130,7 @@ class Translator:
 
     def save(self, path: str | Path, **about: Any) -> None:
         """Write as safetensors with a JSON header; `congruence.load` reads it on any machine."""
-        about = {"normalize": self.normalize, "d_new": self.d_new, "d_old": self.d_old, **about}
+        about = {name: getattr(self, name) for name in _HEADER} | about
         region = {} if self.region is None else {f"region.{name}": getattr(self.region, name) for name in _REGION}
         write_map(path, "translator", self.map, about, region)
 
@@ -141,7 +152,17 @@ def load_translator(path: str | Path) -> Translator:
     d_new, d_old = widths = about["d_new"], about["d_old"]
     if about["normalize"] not in (None, "cosine") or not all(type(d) is int and 0 < d <= h.width for d in widths):
         raise InputError(f"{path} does not hold a translator: its header is {about}")
-    return Translator(h, about["normalize"], d_new, d_old, _region(path, further, d_new))
+    names = [_names(path, about.get(key), d) for key, d in (("columns_new", d_new), ("columns_old", d_old))]
+    return Translator(h, about["normalize"], d_new, d_old, _region(path, further, d_new), *names)
+
+
+def _names(path: str | Path, names: Any, d: int) -> tuple[str, ...] | None:
+    """The names of d columns as a file of `Translator.save` holds them; those of version 0.1.0 hold none."""
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != d or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path} does not hold a translator: it must name {d} columns, or none")
+    return tuple(names)
 
 
 def _region(path: str | Path, arrays: dict[str, Array], d: int) -> FitRegion | None:
