@@ -212,7 +212,7 @@ def _precisions(result: Deconfounding) -> Iterator[Block]:
     columns = (
         Column("target", "name"),
         *(Column(words_for(name).label) for name in result.conditions),
-        Column("chance"),
+        Column("chance of base"),
     )
 
     def cell(found: Precision) -> Cell:
@@ -225,8 +225,11 @@ def _precisions(result: Deconfounding) -> Iterator[Block]:
         for one in result.targets
     ]
     note = "* above chance: p ≤ 0.05, corrected for the false discovery rate over targets. Chance is the mean over "
-    note += "permutations of the target and controls within batches. "
-    note += "A rotation does not change cosines, so whitened, ICA and random rotation are equal."
+    note += "permutations of the target and controls within batches; each condition has its own, and the JSON has all."
+    kinds = {kind_of(name) for name in result.conditions}
+    same = [WORDS[name].label for name in ("whitened", "ica", "rotated") if name in kinds]
+    if len(same) > 1:
+        note += f" A rotation does not change cosines, so these are equal, fitted on the same rows: {', '.join(same)}."
     if any(math.isnan(found.mean) for one in result.targets for found in one.precision.values()):
         note += f" {UNDEFINED}: no held-out row has both replicates and controls on another batch with this target."
     yield Table("Mean average precision of replicates among controls", columns, rows, note=note)

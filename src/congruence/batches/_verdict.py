@@ -155,7 +155,7 @@ def _contrast(paired: Paired) -> str:
     return {
         "holds": f"{one.subject} is better than {other.inside}: {difference(paired)}{WHY.get(paired.reference, '')}.",
         "fails": f"{one.subject} is worse than {other.inside}: {difference(paired)}.",
-        "ambiguous": f"{one.subject} is indistinguishable from {other.inside}: {difference(paired)}.",
+        "ambiguous": f"{one.subject} does not clearly differ from {other.inside}: {difference(paired)}.",
     }[paired.status]
 
 
