@@ -169,10 +169,13 @@ def _differences(result: Deconfounding) -> Table:
 def _scores(result: Deconfounding) -> Iterator[Block]:
     many = sum(math.isfinite(paired.p) for one in result.targets for paired in one.paired.values())
     by_batch = " (one model per batch, scored on all others)" if result.settings.get("protocol") == "batch" else ""
+    marks = "No target has an interval of its difference from base, so none is marked. " if result.overall else ""
+    if many:
+        marks = f"▲ better than base, ▼ worse (p ≤ 0.05, corrected for {count(many, 'comparison')} by Holm’s method); "
+        marks += "no mark: no clear difference. "
     yield Text(
         f"AUROC of each target against controls on held-out batches{by_batch}, with its 95 % interval over "
-        f"{units_of(result)}. ▲ better than base, ▼ worse (p ≤ 0.05, corrected for all {many} comparisons by Holm’s "
-        "method); no mark: no clear difference. Click a heading to sort.",
+        f"{units_of(result)}. {marks}Click a heading to sort.",
         muted=True,
     )
     labels = [words_for(name).label for name in result.conditions]
