@@ -274,11 +274,10 @@ def main() -> None:
     if args.merge:
         write(args.out, merge(read(args.out), [row for path in args.merge for row in read(path)]))
     elif not args.render:
-        rows = read(args.out) if args.only or args.cell else []
+        rows = read(args.out) if args.only or args.cell or not args.quick else []
         simulated = []
-        for row in run(
-            choose(args.only, args.quick, args.cell), args.simulations or (2 if args.quick else None), args.workers
-        ):
+        cells = [cell for cell in choose(args.only, args.quick, args.cell) if not cell.needs or cell.needs.exists()]
+        for row in run(cells, args.simulations or (2 if args.quick else None), args.workers):
             simulated.append(row)
             shown = ("section", "cell", "n", "d", "quantity", "simulations", "rate", "mean", "limit", "met")
             print(*(f"{row[key]:.3g}" if isinstance(row.get(key), float) else row.get(key, "-") for key in shown),

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import calibration_truths as truths
@@ -82,6 +83,7 @@ class Cell:
     quantities: tuple[Quantity, ...]
     verb: str = "compare"
     groups: tuple[str, ...] = GROUPS
+    needs: Path | None = None  # a file of real rows; without it, the cell is not simulated and keeps its rows
 
     def simulate(self, seed: int) -> list[Any]:
         """The value of every quantity for one sample; None where this version does not have the option or number."""

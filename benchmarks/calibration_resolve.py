@@ -211,7 +211,7 @@ def resolve() -> Iterator[Cell]:
     yield cell("breast cancer", 569, 10, partial(standardized, breast_cancer), (moved,), options={"components": 10})
     spread = mean("range of the count over six seeds", count_range)
     yield cell("digits", 1797, 15, partial(standardized, digits), (spread,), options={"components": 15})
-    if SHIPPED.exists():
-        again, options = mean("found on the other half", found_again, least=0.75), {"components": 20}
-        yield cell("molecules", 2784, 20, partial(standardized, molecules), (moved,), options=options)
-        yield cell("molecules, one half", 1392, 20, partial(half_of, molecules), (again,), options=options)
+    again = mean("found on the other half", found_again, least=0.75)
+    real: dict[str, Any] = {"options": {"components": 20}, "needs": SHIPPED}
+    yield cell("molecules", 2784, 20, partial(standardized, molecules), (moved,), **real)
+    yield cell("molecules, one half", 1392, 20, partial(half_of, molecules), (again,), **real)

@@ -139,6 +139,7 @@ def test_a_ceiling_is_said_before_the_tables():
 
 def test_replicates_have_a_mean_average_precision_and_a_p_value(judged):
     row = json.loads(judged.to_frame().to_json(orient="records"))[0]
+    assert {"map", "map_p"} <= set(row)
     assert 0 <= row["map"] <= 1
     assert 0 < row["map_p"] <= 1
 

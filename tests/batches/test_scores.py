@@ -250,9 +250,12 @@ def test_mean_average_precision_is_that_of_all_pairs_on_other_batches(rng):
     assert searched(x, gene, plate)[0].mean == pytest.approx(np.mean(expected), abs=1e-5)
 
 
-@pytest.mark.parametrize(("d", "shift", "uneven"), [(500, 0.3, False), (20, 3.0, True)])
+@pytest.mark.parametrize(("d", "shift", "uneven"), [(500, 0.3, False), (20, 3.0, True), (1, 0.7, False)])
 def test_permutations_give_uniform_p_values_where_random_rankings_do_not(d, shift, uneven):
-    """With more features than controls, or few wells on plates that differ, random rankings find what is not there."""
+    """With more features than controls, or few wells on plates that differ, random rankings find what is not there.
+
+    With one feature all cosines are 1 or -1, and ties are treated alike in permutations.
+    """
     wells = [(2, 6), (6, 2)] * 2 if uneven else [(4, 4)] * 4
     gene = np.concatenate([np.repeat(["none", "g"], some) for some in wells])
     plate = np.repeat(np.arange(4), [sum(some) for some in wells])

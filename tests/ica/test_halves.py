@@ -217,3 +217,10 @@ def test_one_limit_is_stated_on_the_page(rng):
     assert "0.98" not in glossary["identified"]
     assert "11.5°" in glossary["identified"]
     assert "6.9°" in glossary["identified"]
+
+
+@pytest.mark.filterwarnings("ignore::congruence.errors.CongruenceWarning")
+def test_halves_that_start_from_the_components_of_all_rows_are_named(rng):
+    few, enough = (resolve(rng.laplace(size=(300, k)), starts=1, max_iter=2).notes for k in (64, 10))
+    assert any("too few to find 64 components from a random start (1843 rows are needed)" in note for note in few)
+    assert not any("weaker check" in note for note in enough)

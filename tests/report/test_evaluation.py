@@ -184,7 +184,7 @@ def test_words_are_the_marks_of_a_factor_made_of_them(page):
 
 
 def test_a_factor_that_no_code_encodes_is_drawn_and_says_so(page):
-    assert page.count("not above chance") == 1
+    assert page.count("no single code above chance") == 2  # in the table and above the figure
     assert len(re.findall(r'aria-label="\w+ \([^"]*\) against z\d, 120 rows"', page)) == 3
 
 
@@ -254,3 +254,21 @@ def test_what_codes_changed_before_is_next_to_what_they_change_now(make_evaluati
     rows = list(after.rows())
     assert [row["codes"] for row in rows[:: len(before.scores)]] == ["my model + ICA", "my model"]
     assert after.numbers()["compared"][0]["name"] == "my model"
+
+
+def test_a_factor_whose_copy_has_the_code_is_not_called_mixed(rng):
+    from congruence import evaluate
+
+    size, shape = rng.normal(size=(2, 600))
+    factors = {"size": size, "copy": size + 0.1 * rng.normal(size=600), "shape": shape}
+    codes = np.column_stack([size + 0.02 * rng.normal(size=600), shape])
+    result = evaluate(codes, factors, metrics=["infomec"], resamples=0, structural=False)
+    (table,) = (
+        block
+        for section in result.document().sections
+        for block in section.blocks
+        if getattr(block, "label", "") == "Factors"
+    )
+    rows = {row[0]: row for row in table.rows}
+    assert [rows[name][1] for name in factors] == ["own code", "the code of size", "own code"]
+    assert rows["copy"][5].text == "> 10"

@@ -169,10 +169,13 @@ def _differences(result: Deconfounding) -> Table:
 def _scores(result: Deconfounding) -> Iterator[Block]:
     many = sum(math.isfinite(paired.p) for one in result.targets for paired in one.paired.values())
     by_batch = " (one model per batch, scored on all others)" if result.settings.get("protocol") == "batch" else ""
+    marks = "No target has an interval of its difference from base, so none is marked. " if result.overall else ""
+    if many:
+        marks = f"▲ better than base, ▼ worse (p ≤ 0.05, corrected for {count(many, 'comparison')} by Holm’s method); "
+        marks += "no mark: no clear difference. "
     yield Text(
         f"AUROC of each target against controls on held-out batches{by_batch}, with its 95 % interval over "
-        f"{units_of(result)}. ▲ better than base, ▼ worse (p ≤ 0.05, corrected for all {many} comparisons by Holm’s "
-        "method); no mark: no clear difference. Click a heading to sort.",
+        f"{units_of(result)}. {marks}Click a heading to sort.",
         muted=True,
     )
     labels = [words_for(name).label for name in result.conditions]
@@ -212,7 +215,7 @@ def _precisions(result: Deconfounding) -> Iterator[Block]:
     columns = (
         Column("target", "name"),
         *(Column(words_for(name).label) for name in result.conditions),
-        Column("chance"),
+        Column("chance of base"),
     )
 
     def cell(found: Precision) -> Cell:
@@ -225,8 +228,11 @@ def _precisions(result: Deconfounding) -> Iterator[Block]:
         for one in result.targets
     ]
     note = "* above chance: p ≤ 0.05, corrected for the false discovery rate over targets. Chance is the mean over "
-    note += "permutations of the target and controls within batches. "
-    note += "A rotation does not change cosines, so whitened, ICA and random rotation are equal."
+    note += "permutations of the target and controls within batches; each condition has its own, and the JSON has all."
+    kinds = {kind_of(name) for name in result.conditions}
+    same = [WORDS[name].label for name in ("whitened", "ica", "rotated") if name in kinds]
+    if len(same) > 1:
+        note += f" A rotation does not change cosines, so these are equal, fitted on the same rows: {', '.join(same)}."
     if any(math.isnan(found.mean) for one in result.targets for found in one.precision.values()):
         note += f" {UNDEFINED}: no held-out row has both replicates and controls on another batch with this target."
     yield Table("Mean average precision of replicates among controls", columns, rows, note=note)

@@ -109,7 +109,7 @@ def _reservations(result: Deconfounding) -> Iterator[str]:
     if high and 2 * high >= len(result.scored):
         yield (
             f"{high} of {count(len(result.scored), 'target')} {'has' if high == 1 else 'have'} an AUROC of at least "
-            f"{CEILING} in the embedding itself, so little can be gained."
+            f"{CEILING} in the embedding itself, so little can be gained there."
         )
     share = result.variance.get("base", math.nan)
     if math.isfinite(share):
@@ -155,7 +155,7 @@ def _contrast(paired: Paired) -> str:
     return {
         "holds": f"{one.subject} is better than {other.inside}: {difference(paired)}{WHY.get(paired.reference, '')}.",
         "fails": f"{one.subject} is worse than {other.inside}: {difference(paired)}.",
-        "ambiguous": f"{one.subject} is indistinguishable from {other.inside}: {difference(paired)}.",
+        "ambiguous": f"{one.subject} does not clearly differ from {other.inside}: {difference(paired)}.",
     }[paired.status]
 
 

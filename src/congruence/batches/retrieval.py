@@ -16,6 +16,7 @@ NULLS = 999  # permutations within batches
 MOST_OF_TARGET = 500  # rows of a target, and controls that its replicates are searched for among
 MOST_OF_FOLD = 50  # queries of a target in a fold
 TINY = 1e-300
+TIE, LAST_BITS = 1e-10, 2**20 - 1  # cosines within about 5e-10 of each other are equal
 BLOCK_SIZE = 30_000  # cosines at a time
 MOST_QUERIES = 1000
 MOST_CANDIDATES = 20_000
@@ -138,8 +139,9 @@ def _summed_precision(gram: Float, labels: Array, chosen: Array, unit: Array, we
         cosine = gram[queries] - inner[:, None] - at_queries + length[..., None]  # (b, q, m)
         cosine /= np.where(norm > 0, norm, 1.0)[:, None] * np.take_along_axis(norm, queries, 1).clip(TINY)[..., None]
         other = unit != unit[queries][..., None]
-        # positive numbers are ordered as their bits are; the last bit marks the target, after controls in ties
-        key = np.where(other, 3.0 - cosine, 9.0).view(np.int64) & ~1 | (own[:, None] & other)
+        # positive numbers are ordered as their bits are; the last bit marks the target, after controls in ties, which
+        # rounding must not decide: with one feature, all cosines are 1 or -1
+        key = np.where(other, 3.0 + TIE - cosine, 9.0).view(np.int64) & ~LAST_BITS | (own[:, None] & other)
         relevant = np.sort(key, axis=2).reshape(-1, len(unit)) & 1
         sums.append(average_precision(relevant).reshape(len(own), many).sum(1))
     return np.concatenate(sums)

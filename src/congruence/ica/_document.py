@@ -71,7 +71,7 @@ STARTS = (
 HALVES = (
     "halves",
     "the smallest correlation between the component and the same component of fits to two disjoint halves of the rows, "
-    f"each from its own random start; at least {SAME_AXIS} counts as the same axis.",
+    f"each from its own random start unless a note says otherwise; at least {SAME_AXIS} counts as the same axis.",
 )
 CHANCE = ("chance", "the same correlation with a random rotation.")
 COMPONENT = ("component", "one axis, of mean 0 and variance 1, signed so that its longer tail is positive.")
@@ -211,7 +211,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     meanings = ["Resamples: median correlation with refits on bootstrap resamples (90 % interval)."] * resampled
     meanings += ["Halves: smallest correlation with fits to two disjoint halves of the rows."] * checked
     meanings += ["Starts: smallest correlation across random starts."] * with_starts
-    meanings += ["Error: standard error of the axis."]
+    meanings += ["Error: standard error of the axis.", "The limits of each are in “How to read this”."]
     yield Table("Components", columns, cells, brief=True, note=" ".join(meanings))
     if not resampled and resolution.k > 1:
         values, known = [row["negentropy"] for row in rows], [row["identified"] for row in rows]

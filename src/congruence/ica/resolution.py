@@ -11,8 +11,9 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.formatting import count, percent
-from congruence.ica._halves import NEAR_LIMIT, SAME_AXIS
+from congruence.ica._halves import NEAR_LIMIT, SAME_AXIS, too_few_for_own_start
 from congruence.ica._solver import NOISE_ERROR
+from congruence.ica._spectral import rows_needed
 from congruence.ica.components import Components, advice, fewer_than_requested
 from congruence.ica.estimator import ICA
 from congruence.ica.loadings import Loading
@@ -241,6 +242,12 @@ class Resolution(ComponentResult):
             yield (
                 "Components were not checked on disjoint halves of the rows (check=False, --no-check), so axes that "
                 "exist on these rows alone may count as identified."
+            )
+        elif too_few_for_own_start(unmixing.n // 2, unmixing.k):
+            yield (
+                f"A half of the rows is too few to find {unmixing.k} components from a random start "
+                f"({count(rows_needed(unmixing.k), 'row')} are needed), so the fits to the halves started from the "
+                "components of all rows. That is a weaker check; fewer components or more rows make it a full one."
             )
         if unmixing.agreement is None:
             yield "There was one start, so agreement across starts is unknown; use starts=3 (--starts 3)."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ TRAVERSALS = 32  # codes whose traversals are shown
 DRAWN_FACTORS = 24
 POINTS, MOST_POINTS = 4000, 250  # of all scatter plots together, and of one
 OPEN_NOTES = 6  # more are behind a click
+MOST_LEAKAGE = 10  # printed
+NO_CODE = "no single code above chance"
 READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were asked for
 MATRICES = {  # the title of a matrix of factors and codes, and what a cell of it means
     "nmi": ("Information", "Normalised information of the code about the factor, from 0 to 1."),
@@ -251,7 +254,7 @@ def _score_row(score: Score) -> tuple[Any, ...]:
         _number(score.value, below=between, strong=True),
         drawn if math.isfinite(score.value) else Cell(score.reason, ""),
         _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
-        f"not met: {', '.join(score.conditions)}" if score.conditions else "met" if math.isfinite(score.value) else "",
+        f"not met ({', '.join(score.conditions)})" if score.conditions else "met" if math.isfinite(score.value) else "",
         score.direction.split()[0],
         SCORES.get(score.score, ("", ""))[1],
     )
@@ -289,17 +292,18 @@ def _factors(result: Evaluation) -> Iterator[Block]:
     )
     rows: list[tuple[Any, ...]] = []
     own_codes = result.own_codes
+    factor_of = {code: factor for factor, code in own_codes.items()}
     for row in result.per_factor:
         own = own_codes.get(row.factor)
-        state = "own code" if own else "mixed codes" if row.explained else "no code"
-        values = (
-            row.share,
-            row.second,
-            row.leakage if row.explained else math.nan,
-            *(getattr(row, name) for name in readouts),
-        )
-        state = "not measured" if math.isnan(row.share) else state
-        rows.append((row.factor, state, own or row.code, *map(_number, values), _kind(row)))
+        encoded = f"the code of {factor_of[row.code]}" if row.code in factor_of else "mixed codes"
+        state = "own code" if own else encoded if row.explained else "no code"
+        leakage = _number(row.leakage if row.explained else math.nan)
+        leakage = replace(leakage, text=f"> {MOST_LEAKAGE}") if row.leakage > MOST_LEAKAGE else leakage
+        readout = [_number(getattr(row, name)) for name in readouts]
+        measured = not math.isnan(row.share)
+        best = own or row.code or (NO_CODE if measured else "")
+        shares = (_number(row.share), _number(row.second))
+        rows.append((row.factor, state if measured else "not measured", best, *shares, leakage, *readout, _kind(row)))
     yield Text(
         "Information: of the best code about the factor, and of the next code. Leakage: how far all other factors move "
         "the best code, relative to this factor, each given the other; an own code has at most "
@@ -331,7 +335,7 @@ def _scatter(result: Evaluation) -> Iterator[Figure]:
         j = result.codes.index(row.code) if row.code in result.codes else int(np.nanargmax(nmi[i]))
         data = (factors[rows, i], codes[rows, j], row.kind, result.levels.get(name, ()), (name, result.codes[j]))
         informative = bool(row.code) and row.explained
-        yield Figure("factor_scatter", data, caption=name, detail="" if informative else "not above chance")
+        yield Figure("factor_scatter", data, caption=name, detail="" if informative else NO_CODE)
 
 
 def _missing(result: Evaluation) -> Iterator[Block]:

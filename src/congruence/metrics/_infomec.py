@@ -301,8 +301,8 @@ def _why_no_modularity(targets: Sequence[Factor], share: Float, active: Array) -
         return f"{targets[0].name} is the only factor; two are needed."
     silent = np.flatnonzero(active & (share.sum(0) == 0))
     return (
-        f"Codes with no information about any factor (code {listing(silent)}) have no share to compare; "
-        "version='training' skips them."
+        f"Codes without information about any factor (code {listing(silent)}) have no share to compare. "
+        "The version 'training' of InfoMEC leaves them out."
     )
 
 
