@@ -68,7 +68,7 @@ _GLOSSARY = (
     (
         "power",
         "the probability with which the test of P1 refutes the prior if the noise within components has another shape. "
-        "P1 is called supported only from 95 % on.",
+        "P1 is called supported only from 90 % on.",
     ),
     (
         "theorem numbers",
