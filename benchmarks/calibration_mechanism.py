@@ -40,9 +40,8 @@ class MechanismCell(Cell):
         case = self.draw(rng, self.n, self.d)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = examine_mechanism(
-                case.decoder, case.latents, blocks=BLOCKS, orders=(2,), points=self.n, **case.options
-            )
+            options = {"blocks": BLOCKS, "orders": (2,), "points": self.n} | case.options
+            result = examine_mechanism(case.decoder, case.latents, **options)
         return [quantity.read(result) for quantity in self.quantities]
 
 
@@ -132,6 +131,14 @@ def dense(rng: Any, n: int, d: int, outputs: int = 2 * OUTPUTS) -> Case:
     return Case(lambda z: torch.tanh(z @ a.T) @ b.T, latents(rng, n, d))
 
 
+def saturated(rng: Any, n: int, d: int, outputs: int = 6) -> Case:
+    """One dense layer with few outputs, whose blocks are not set: any such decoder has parts of Type H2 at a point."""
+    import torch
+
+    weights = torch.as_tensor(rng.normal(size=(outputs, d)))
+    return Case(lambda z: torch.tanh(z @ weights.T), latents(rng, n, d), {"blocks": None})
+
+
 def nearly_separate(rng: Any, n: int, d: int, noise: float) -> Case:
     """A decoder of Type D and a dense one, `noise` times as strong: as a trained network, without exact zeros."""
     apart, mixed = slots(rng), dense(rng, n, d).decoder
@@ -166,6 +173,11 @@ def contradicts_codes(result: Any) -> bool:
 
 def has_two_parts(result: Any) -> bool:
     return result.curve.longest is not None and result.curve.longest[0] == 2
+
+
+def names_parts(result: Any) -> bool:
+    """Whether the first sentence says that the decoder has parts."""
+    return result.blocks_from != "none" or "parts of type" in result.headlines[0]
 
 
 def grade(name: str, result: Any) -> float:
@@ -217,6 +229,8 @@ def mechanism() -> Iterator[Cell]:
     grades = [graded(name, least=0.5 if name == "S" else 0.8, most=1.5 if name == "S" else 1.2) for name in names]
     yield cell("dense, 24 outputs", dense, false, chosen, two(most=0.05), *grades, n=20)
     yield cell("dense, 768 outputs", partial(dense, outputs=768), false, chosen, n=3)
+    named = rate("parts named in the headline", names_parts, most=0.05)
+    yield cell("dense, 6 outputs, blocks not set", saturated, two(most=0.05), named, n=20)
     for noise in (0.003, 0.03):  # random directions may save no outputs at all, so S has no ratio here
         draw, small = partial(nearly_separate, noise=noise), [graded(name, most=0.1) for name in names if name != "S"]
         yield cell(f"disjoint, and {noise:g} of a dense one", draw, two(least=0.95), *small, n=20)

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from congruence import evaluate, examine_decoder, examine_mechanism, examine_mixture, resolve
+from congruence import compare, evaluate, examine_decoder, examine_mechanism, examine_mixture, resolve
+from congruence.errors import InputError
 from congruence.mixture import GaussianMixture, affine_distance, l2_distance
 
 torch = pytest.importorskip("torch")
@@ -63,6 +64,32 @@ class TestDecoder:
         premises = ({p.name: p.basis for p in examine_decoder(f, square)["theorem1"].premises} for f in (net, isometry))
         assert [one["bi_lipschitz"] for one in premises] == ["certified", "supported"]
 
+    @pytest.mark.parametrize("rows", ["grid", "beside the strip"])
+    def test_an_isometry_at_the_rows_only_is_not_one(self, rows, rng):
+        """In a convex set no distance is multiplied by more than the constant; between these rows one is."""
+        if rows == "grid":
+            side = np.linspace(-1, 1, 15)
+            z = np.stack(np.meshgrid(side, side), axis=2).reshape(-1, 2)
+
+            def decode(w):
+                return torch.nn.functional.pad(w + 0.15 * torch.sin(7 * math.pi * w) ** 2, (0, 1))
+        else:
+            z = rng.uniform(-1, 1, size=(300, 2))
+            z = z[np.abs(z[:, 0]) > 0.06]
+
+            def decode(w):
+                steep = torch.where(w[:, 0].abs() < 0.05, 20 * w[:, 0], w[:, 0] + 0.95 * w[:, 0].sign())
+                return torch.stack([steep, w[:, 1], 0 * steep], 1)
+
+        result = examine_decoder(decode, z, convex=True)
+        assert result.stretch.constant == pytest.approx(1)
+        assert (result["bi_lipschitz"].status, result["theorem1"].basis) == ("fails", "premise fails")
+        assert "Between two rows a distance is multiplied by" in result.verdict
+
+    def test_a_diameter_smaller_than_that_of_the_rows_is_refused(self, square):
+        with pytest.raises(InputError, match=r"diameter must be at least that of the rows, 3\.\d+; got 0\.01"):
+            examine_decoder(isometry, square, diameter=0.01)
+
 
 class TestMechanism:
     def test_an_entangled_model_is_not_identified(self, z, rng):
@@ -100,6 +127,19 @@ class TestMechanism:
         result = examine_slots(lambda s: slots(s) + 0.003 * torch.tanh(s @ noise.T), z)
         assert {one.status for one in result.check.criteria} <= {"fails", "ambiguous"}
         assert "2 parts with disjoint outputs at tolerances from" in result.verdict
+
+    def test_nearly_disjoint_blocks_are_found_and_graded(self, z, rng):
+        noise = torch.as_tensor(rng.normal(size=(6, 4)))
+        result = examine_mechanism(lambda s: slots(s) + 0.003 * torch.tanh(s @ noise.T), z, orders=(2,))
+        assert (result.blocks_text, result.blocks_from) == ("0-1,2-3", "near D")
+        assert result["D"].typical < 0.01 * result["D"].null
+
+    def test_parts_that_every_decoder_of_this_size_has_are_no_answer(self, z, rng):
+        weight = torch.as_tensor(rng.normal(size=(6, 4)))
+        result = examine_mechanism(lambda s: torch.tanh(s @ weight.T), z, orders=(2,))
+        assert result.discovery["H2"].forced
+        assert "parts of type" not in result.verdict
+        assert "At no interval of tolerances are there parts" in result.verdict
 
     def test_numbers_that_a_summary_gave_are_marked(self, z):
         assert any("from a summary of the paper only" in note for note in examine_slots(slots, z).notes)
@@ -158,6 +198,32 @@ class TestMixture:
     def test_arrays_are_a_prior(self):
         assert examine_mixture((PRIOR.weights, PRIOR.means, PRIOR.covariances), piecewise_affine()).row == 4
 
+    def test_weights_of_equal_components_are_not_identified(self):
+        twice = GaussianMixture.from_arrays(
+            [0.3, 0.2, 0.5], [[0.0, 0.0], [0.0, 0.0], [6.0, 1.0]], [[1.0, 0.5], [1.0, 0.5], [0.3, 2.0]]
+        )
+        result = examine_mixture(twice, piecewise_affine())
+        assert result["Theorem 3.10 (b)"].status == "holds"  # on P(Z)
+        assert result["Theorem 3.9 (b)"].basis == result["Corollary 3.1 (b)"].basis == "premise fails"  # on P(U, Z)
+
+    def test_nothing_follows_for_data_that_the_model_does_not_fit(self):
+        decoder = piecewise_affine()
+        data = decoder(torch.tensor(PRIOR.sample(500, seed=1)).float()).detach().numpy() + 1
+        result = examine_mixture(PRIOR, decoder, data=data)
+        assert (result.row, result["identified"].basis) == (0, "premise fails")
+
+    def test_with_unknown_noise_every_statement_is_conditional(self):
+        result = examine_mixture(PRIOR, piecewise_affine(), noise="unknown")
+        assert {one.status for one in result.theorems} == {"unknown"}
+        assert result.verdict.startswith("If the distribution of the noise is known, the prior")
+
+    def test_the_claim_that_scaled_codes_refute_is_about_the_prior(self):
+        finding = examine_mixture(PRIOR, codes=2 * PRIOR.sample(500, seed=1), codes_are="draws")["P1"]
+        assert (finding.status, finding.claim) == (
+            "fails",
+            "P1: the latents follow a Gaussian mixture, which is the prior.",
+        )
+
     def test_nested_neighbourhoods_exclude_p3(self):
         prior = GaussianMixture.from_arrays(
             np.full(4, 0.25), [[0, 0], [0, 10], [10, 20], [10, 30]], [[1, 2], [1, 2], [2, 1], [2, 1]]
@@ -184,12 +250,22 @@ class TestMixture:
 
 
 @pytest.mark.filterwarnings("ignore::congruence.errors.CongruenceWarning")
-def test_one_huge_value_or_tiny_values_are_answered(rng):
-    sources = rng.laplace(size=(300, 3))
-    mixed = sources @ rng.normal(size=(3, 3))
-    tiny, plain = (
-        evaluate(scale * mixed, sources, ica=True, resamples=2, nulls=2, slow_nulls=1) for scale in (1e-30, 1.0)
-    )
-    assert tiny.verdict == plain.verdict
-    mixed[3, 2] = 1e20
-    assert "Only one direction was kept" in resolve(mixed, starts=1).verdict
+class TestSizes:
+    def test_one_huge_value_is_a_far_row_in_compare(self, rng):
+        x = rng.normal(size=(60, 5))
+        y = x @ np.linalg.qr(rng.normal(size=(5, 5)))[0]
+        y[0, 4] = 1e20
+        assert "except for 1 of 60 far rows" in compare(y, x, groups="all").verdict
+
+    def test_one_huge_value_leaves_one_direction_to_resolve(self, rng):
+        mixed = rng.laplace(size=(300, 3)) @ rng.normal(size=(3, 3))
+        mixed[3, 2] = 1e20
+        assert "Only one direction was kept" in resolve(mixed, starts=1).verdict
+
+    def test_tiny_codes_are_evaluated_as_others_are(self, rng):
+        sources = rng.laplace(size=(300, 3))
+        mixed = sources @ rng.normal(size=(3, 3))
+        tiny, plain = (
+            evaluate(scale * mixed, sources, ica=True, metrics=["mcc"], resamples=2, nulls=2) for scale in (1e-30, 1.0)
+        )
+        assert tiny.verdict == plain.verdict

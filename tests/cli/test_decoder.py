@@ -88,10 +88,10 @@ def test_a_torch_module_by_name_and_json_on_stdout(folder, capsys):
 
 
 def test_diameter_and_constant_are_passed_on(folder, capsys):
-    options = ("--diameter", "4", "--constant", "0.5", "--json", "-", "-q")
+    options = ("--diameter", "40", "--constant", "0.5", "--json", "-", "-q")
     assert call("my_models.model:plain", "latents.npy", *options) == 0
     bound = json.loads(capsys.readouterr().out)["numbers"]["theorem1"]
-    assert (bound["diameter"], bound["isometric_constant_from"], bound["constant"]) == (4.0, "yours", 2.0)
+    assert (bound["diameter"], bound["isometric_constant_from"], bound["constant"]) == (40.0, "yours", 2.0)
 
 
 def test_another_training_is_compared(folder, capsys):

@@ -133,7 +133,7 @@ def test_an_entangled_model_that_reconstructs_exactly_is_not_identified(generato
     assert not any(one.status == "holds" for one in result.check.theorems)
     assert result.headlines[:2] == (
         "No theorem identifies the blocks 0,1,2-3 in this model.",
-        "A premise of Theorem 2 fails: The model is of Type D as well, in blocks of its codes.",
+        "This premise of Theorem 2 fails: “The model is of Type D as well, in blocks of its codes.”",
     )
     assert result["D"].status == "holds"
 

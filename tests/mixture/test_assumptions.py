@@ -251,7 +251,8 @@ def test_data_can_only_refute_the_model():
 
 
 def premises(**statuses):
-    return {name: make_condition(name, statuses.get(name, "holds"), "", exact=True).finding for name in NAMES}
+    found = {name: make_condition(name, statuses.get(name, "holds"), "", exact=True).finding for name in NAMES}
+    return found | {"distinct": Finding("distinct", "Distinct.", statuses.get("distinct", "holds"))}
 
 
 @pytest.mark.parametrize(
@@ -264,6 +265,8 @@ def premises(**statuses):
         ({"F2": "unknown", "F4": "unknown"}, set()),
         ({"F1": "fails"}, set()),
         ({"P1": "ambiguous"}, set()),
+        # equal components leave the prior identified, and not their weights
+        ({"distinct": "fails"}, {"3.9 (c)", *(f"3.10 ({c})" for c in "abcd")}),
     ],
 )
 def test_theorems_follow_from_their_premises(statuses, applying):
@@ -359,7 +362,8 @@ class TestDecoders:
         assert not fits.notes
         assert "The energy distance between draws" in str(fits)
         off = examine_mixture(PRIOR, decoder, data=outputs + 1, noise="unknown")
-        assert "if the distribution of the noise is known. However, the model does not fit the data" in off.verdict
+        assert (off.row, off["model", "identified"].basis) == (0, "premise fails")
+        assert "Not known to hold: noise, data" in off.verdict
         assert "Deconvolution needs a known one" in off.notes[0]
         words = dict(off.document().glossary)
         assert "deconvolution" in words["noise"]

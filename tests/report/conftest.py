@@ -622,7 +622,8 @@ def assumptions_by_hand(**statuses):
     if statuses.get("F4") == "fails":
         found["F4"] = make_condition("F4", "fails", "Two meet.", exact=True, pair=pair)
     axes = CanonicalAxes(np.eye(2), (0, 1), np.array([5.0, 0.75]), 1.9, 0.0, "given", found["P2"].status, found["P2"])
-    return Assumptions(found, axes, None, noise="known")
+    distinct = Finding("distinct", "No two components of the prior are equal.", "holds")
+    return Assumptions(found, axes, None, distinct, noise="known")
 
 
 def mixture_by_hand(*found, matrix=((2.0, 0.3), (0.0, 1.0)), priors=True):

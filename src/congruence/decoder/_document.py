@@ -41,6 +41,7 @@ _REMARKS = {
     "premise fails": "a premise is refuted",
     "ambiguous": "a premise is ambiguous",
     "unknown": "a sample cannot establish all premises",
+    "vacuous": "the bound is vacuous",
     "holds": "all premises hold",
 }
 _GLOSSARY = (
@@ -54,6 +55,12 @@ _GLOSSARY = (
     ("unknown", "the sample does not refute a premise, and cannot prove it."),
     ("vacuous", "no better than the bound for any two sets of this size (Jung’s theorem)."),
     ("similarity", "a rigid motion and one factor for all lengths."),
+    ("diameter", "the largest distance between two rows of latents, unless it was given."),
+    (
+        "form of the paper",
+        "c √(2 L + L²) times the diameter, with Λ = 1 + L. The text of the paper that we have lacks its formulas: this "
+        "one is from notes on the paper, and agrees with our derivation. The constant c is ours, or yours.",
+    ),
     ("certified", "proved for all latents by the singular values of the layers; “supported” is by the sample only."),
 )
 
@@ -62,14 +69,18 @@ def describe(examination: DecoderExamination) -> Document:
     """The document of a decoder examination."""
     b = examination.stretch
     headline, *details = examination.headlines
-    failing = examination.best.basis == "premise fails"
+    reason: str = examination.status
+    if examination.best.basis == "premise fails":
+        reason = "premise fails"
+    elif reason == "unknown" and examination.bounds and all(one.vacuous for one in examination.bounds.values()):
+        reason = "vacuous"
     return Document(
         question="How much does the decoder stretch lengths, and what does that guarantee?",
         headline=headline,
         details=details,
         claim="Does Theorem 1 guarantee a rigid motion or a similarity?",
         status=examination.status,
-        remark=_REMARKS["premise fails" if failing else examination.status],
+        remark=_REMARKS[reason],
         notes=examination.notes,
         sections=(
             Section("The bi-Lipschitz constant", tuple(_all_constants(examination)), id="constant"),

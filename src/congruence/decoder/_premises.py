@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ _FEW = 0.05  # share of midpoints that may lie in holes by chance
 _EQUAL = 1e-5  # of the outputs' diameter: outputs are equal up to rounding if no row differs by more
 _DISAGREE = 0.05  # of the outputs' diameter: outputs disagree if 5 % of the rows differ by more
 _TOUCHING = 1e-6  # relative to the typical stretch: two distinct rows have the same output
+_SEGMENTS = 500  # between two rows, on which distances are compared with the constant at the rows
+_SHORT = 0.01  # of the longest such segment: distances of shorter ones are mostly rounding
+_LONGER = 1.01  # times the largest stretch at the rows: a distance is multiplied by more than the constant allows
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +35,15 @@ class MeasuredDecoder:
     prepared: PreparedDecoder
     stretch: BiLipschitz
     certificate: StretchCertificate | None
+    seed: int
+
+    @cached_property
+    def decoded(self) -> tuple[Any, Any]:
+        """A sample of latents and their outputs, flattened, in float64 on the CPU; the same rows for the same seed."""
+        torch = import_torch()
+        order = np.random.default_rng(self.seed).permutation(len(self.prepared.z))[:_SAMPLE]
+        z = self.prepared.z[torch.as_tensor(np.sort(order), device=self.prepared.z.device)]
+        return z.double().cpu(), _decode(self.prepared, z)
 
     @property
     def best(self) -> BiLipschitz | StretchCertificate:
@@ -47,7 +60,7 @@ def certify(decoder: Any, latent_shape: tuple[int, ...]) -> StretchCertificate |
 
 
 def judge_premises(
-    first: MeasuredDecoder, second: MeasuredDecoder | None, certified: bool, convex: bool, seed: int
+    first: MeasuredDecoder, second: MeasuredDecoder | None, certified: bool, convex: bool
 ) -> tuple[Finding, ...]:
     """Judge the premises of Theorem 1 for both decoders, and that their outputs agree.
 
@@ -60,7 +73,7 @@ def judge_premises(
     convex : bool
         Whether the user declares both supports convex.
     """
-    own = _judge_decoder(first, certified, convex, seed)
+    own = _judge_decoder(first, certified, convex)
     if second is None:
         claim = "The decoder of the other training has at most the same constant, is injective, and its codes fill a "
         evidence = "It is assumed: there is no second decoder. Set other and other_latents to measure one."
@@ -68,35 +81,59 @@ def judge_premises(
     else:
         others = tuple(
             replace(one, name=f"other_{one.name}", claim=f"Other training: {one.claim[0].lower()}{one.claim[1:]}")
-            for one in _judge_decoder(second, certified, convex, seed)
+            for one in _judge_decoder(second, certified, convex)
         )
-    return (*own, *others, _judge_agreement(first.prepared, None if second is None else second.prepared, seed))
+    return (*own, *others, _judge_agreement(first, second))
 
 
-def _judge_decoder(one: MeasuredDecoder, certified: bool, convex: bool, seed: int) -> tuple[Finding, ...]:
-    used = one.certificate if certified else None
+def _judge_decoder(one: MeasuredDecoder, certified: bool, convex: bool) -> tuple[Finding, ...]:
     return (
-        _judge_stretch(one.stretch, used),
-        _judge_convexity(to_numpy(one.prepared.z).astype(np.float64), convex, seed),
-        _judge_injectivity(one, seed),
+        _judge_stretch(one, one.certificate if certified else None),
+        _judge_convexity(to_numpy(one.prepared.z).astype(np.float64), convex, one.seed),
+        _judge_injectivity(one),
     )
 
 
-def _judge_stretch(stretch: BiLipschitz, certificate: StretchCertificate | None) -> Finding:
-    """Whether the local bi-Lipschitz constant is finite: certified by the layers, or at every point."""
-    name, claim = "bi_lipschitz", "The decoder has a finite bi-Lipschitz constant."
+def _judge_stretch(one: MeasuredDecoder, certificate: StretchCertificate | None) -> Finding:
+    """Whether the bi-Lipschitz constant of the bound holds: certified by the layers, or for all that was sampled.
+
+    In a convex set no distance is multiplied by more than the largest stretch at a point, so points between two rows
+    can refute the constant that was measured at the rows.
+    """
+    stretch, name = one.stretch, "bi_lipschitz"
+    if certificate is not None:
+        claim = f"The bi-Lipschitz constant is at most {certificate.constant:.7g}."
+        return Finding(name, claim, "holds", "certified", f"By {certificate.how}.", certificate.constant)
+    claim = f"The bi-Lipschitz constant is at most {stretch.constant:.4g}, the largest at the points."
     lost = int(np.isinf(stretch.constants).sum())
     if lost:
-        evidence = f"The Jacobian loses a direction at {lost} of {stretch.n} points."
-        return Finding(name, claim, "fails", evidence=evidence)
-    if certificate is not None:
-        evidence = f"It is at most {certificate.constant:.7g}, by {certificate.how}."
-        return Finding(name, claim, "holds", "certified", evidence, certificate.constant)
+        claim, evidence = "The decoder has a finite bi-Lipschitz constant.", f"at {lost} of {stretch.n} points."
+        return Finding(name, claim, "fails", evidence=f"The Jacobian loses a direction {evidence}")
+    allowed, longest = float(stretch.s_max.max()), _largest_multiple(one)
+    if longest > _LONGER * allowed:
+        evidence = (
+            f"Between two rows a distance is multiplied by {longest:.4g}, and short lengths at the rows by at most "
+            f"{allowed:.4g}: the constant is larger between them, or the latents do not fill a convex set."
+        )
+        return Finding(name, claim, "fails", evidence=evidence, number=stretch.constant)
     evidence = (
-        f"The largest of {stretch.n} points is {stretch.constant:.4g}, a lower estimate of the supremum. Larger "
-        f"constants in a region with less than {100 * unseen_share(stretch.n):.2g} % of the latents are not excluded."
+        f"It was measured at {stretch.n} points. Even if they are a random sample, larger constants in a region with "
+        f"less than {100 * unseen_share(stretch.n):.2g} % of the latents are not excluded."
     )
     return Finding(name, claim, "holds", evidence=evidence, number=stretch.constant)
+
+
+def _largest_multiple(one: MeasuredDecoder) -> float:
+    """The largest factor by which the distance of a row from a point between it and another row is multiplied."""
+    torch = import_torch()
+    (z, out), rng = one.decoded, np.random.default_rng(one.seed)
+    ends = torch.as_tensor(rng.integers(0, len(z), size=(2, _SEGMENTS)))
+    at = torch.as_tensor(rng.uniform(size=(_SEGMENTS, 1)))
+    middle = z[ends[0]] + at * (z[ends[1]] - z[ends[0]])
+    decoded = _decode(one.prepared, middle.to(one.prepared.z))
+    lengths, multiplied = ((a[ends] - b).norm(dim=2) for a, b in ((z, middle), (out, decoded)))  # (2, segments)
+    long = lengths > max(_SHORT * float(lengths.max()), np.finfo(float).tiny)
+    return float((multiplied[long] / lengths[long]).max()) if long.any() else 0.0
 
 
 def _judge_convexity(z: Float, declared: bool, seed: int) -> Finding:
@@ -125,16 +162,19 @@ def _judge_convexity(z: Float, declared: bool, seed: int) -> Finding:
     return Finding(name, claim, status, evidence=f"{given} {evidence}".strip(), number=share)
 
 
-def _judge_injectivity(one: MeasuredDecoder, seed: int) -> Finding:
-    """Whether distinct rows have distinct outputs: by a certificate, or the least ratio of distances over pairs."""
-    name, claim = "injective", "The decoder is injective."
+def _judge_injectivity(one: MeasuredDecoder) -> Finding:
+    """Whether distinct rows have distinct outputs: by a certificate, or the least ratio of distances over pairs.
+
+    A certificate for all pairs of latents bounds the composition of both decoders without derivatives.
+    """
+    name, claim = "injective", "The decoder is injective, and smooth or certified for all pairs of latents."
     if one.certificate is not None and one.certificate.injective:
         evidence = f"No distance is multiplied by less than {one.certificate.low:.7g}, by {one.certificate.how}."
         return Finding(name, claim, "holds", "certified", evidence, one.certificate.low)
     if np.isinf(one.stretch.constants).any():
         return Finding(name, claim, "unknown", evidence="It loses a direction at some points.")
     torch = import_torch()
-    z, out = _decoded(one.prepared, seed)
+    z, out = one.decoded
     apart, decoded = (torch.pdist(values).numpy() for values in (z, out))
     if not (apart > 0).any():
         return Finding(name, claim, "unknown", evidence="All rows are the same point.")
@@ -144,11 +184,12 @@ def _judge_injectivity(one: MeasuredDecoder, seed: int) -> Finding:
     return Finding(name, claim, "fails" if least <= _TOUCHING * typical else "unknown", evidence=evidence, number=least)
 
 
-def _judge_agreement(prepared: PreparedDecoder, other: PreparedDecoder | None, seed: int) -> Finding:
+def _judge_agreement(first: MeasuredDecoder, second: MeasuredDecoder | None) -> Finding:
     """Whether two trainings have the same outputs for the same inputs, relative to the diameter of the outputs."""
     name, claim = "agreement", "The reconstructions of both trainings agree."
-    if other is None:
+    if second is None:
         return Finding(name, claim, "unknown", evidence="There is no second decoder to compare with.")
+    prepared, other = first.prepared, second.prepared
     if len(other.z) != len(prepared.z) or other.outputs != prepared.outputs:
         raise InputError(
             f"other must have {len(prepared.z)} rows and {prepared.outputs} outputs, like decoder; got {len(other.z)} "
@@ -159,7 +200,7 @@ def _judge_agreement(prepared: PreparedDecoder, other: PreparedDecoder | None, s
             f"other_latents must have {prepared.dimension} latents, like latents; got {other.dimension}; Theorem 1 is "
             "about latents of one dimension"
         )
-    here, there = (_decoded(one, seed)[1] for one in (prepared, other))
+    here, there = first.decoded[1], second.decoded[1]
     apart = (here - there).norm(dim=1).numpy()
     size = float(import_torch().pdist(here).max()) if len(here) > 1 else 0.0
     if size == 0:
@@ -175,11 +216,9 @@ def _judge_agreement(prepared: PreparedDecoder, other: PreparedDecoder | None, s
     return Finding(name, claim, status, evidence=evidence, number=worst)
 
 
-def _decoded(prepared: PreparedDecoder, seed: int) -> tuple[Any, Any]:
-    """A sample of latents and their outputs, flattened, in float64 on the CPU; the same rows for the same seed."""
+def _decode(prepared: PreparedDecoder, z: Any) -> Any:
+    """The outputs of latents (rows, d), flattened, in float64 on the CPU."""
     torch = import_torch()
-    order = np.random.default_rng(seed).permutation(len(prepared.z))[:_SAMPLE]
-    z = prepared.z[torch.as_tensor(np.sort(order), device=prepared.z.device)]
     with torch.no_grad():
-        out = torch.cat([prepared.decode(part.reshape(len(part), *prepared.latent_shape)) for part in z.split(256)])
-    return z.double().cpu(), out.flatten(1).double().cpu()
+        out = [prepared.decode(part.reshape(len(part), *prepared.latent_shape)) for part in z.split(256)]
+    return torch.cat(out).flatten(1).double().cpu()

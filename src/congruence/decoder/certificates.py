@@ -17,6 +17,7 @@ from congruence.arrays import Float, to_numpy
 from congruence.checks import check_integer, check_number
 from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
+from congruence.formatting import count
 
 _LARGEST_LAYER = 2**24  # entries of the matrix of one layer
 # Maps of the form A x + b in evaluation mode; their matrix is computed by applying them to the axes.
@@ -135,7 +136,7 @@ def certify_layers(
         low, high = low * one.low, high * one.high
         if (one.low, one.high) != (1.0, 1.0):
             layers.append(one)
-    how = f"the product of the singular values of {len(layers)} layers"
+    how = f"the product of the singular values of {count(len(parts), 'layer')}"
     return StretchCertificate(low, high, math.prod(shape), how, tuple(layers))
 
 

@@ -18,7 +18,7 @@ from congruence.decoder.certificates import StretchCertificate
 from congruence.decoder.prepared_decoder import prepare_decoder
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
 from congruence.errors import InputError
-from congruence.formatting import percent
+from congruence.formatting import count, percent
 from congruence.maps._diameter import diameter
 from congruence.maps.groups import fit_map
 from congruence.options import takes
@@ -222,9 +222,12 @@ def examine_decoder(
     first = _measure(decoder, z.values, options, progress)
     second = None if options.other is None else _measure(options.other, z.second, options, progress)
     progress("comparing distances", 0, 1)
-    measured = diameter(first.prepared.z).high if size is None else size
+    rows = diameter(first.prepared.z)
+    if size is not None and size < rows.low * (1 - _ROUNDING):
+        raise InputError(f"diameter must be at least that of the rows, {rows.low:.7g}; got {size!r}")
+    measured = rows.high if size is None else size
     bounds, certified = _bound(first, second, measured, options.constant) if measured != 0 else ({}, True)
-    premises = judge_premises(first, second, certified, options.convex, options.seed)
+    premises = judge_premises(first, second, certified, options.convex)
     notes = [*z.notes, *first.stretch.notes]
     if second is not None:
         notes += [f"Other decoder: {note}" for note in second.stretch.notes]
@@ -276,7 +279,7 @@ def _measure(decoder: Any, z: Any, options: DecoderOptions, progress: Progress) 
         progress=progress,
     )
     prepared = prepare_decoder(decoder, z, options.device)
-    return MeasuredDecoder(prepared, stretch, certify(decoder, prepared.latent_shape))
+    return MeasuredDecoder(prepared, stretch, certify(decoder, prepared.latent_shape), options.seed)
 
 
 def _bound(
@@ -341,4 +344,6 @@ def _conclude(
 def _measurement(b: BiLipschitz, what: str) -> str:
     if not np.isfinite(b.constant):
         return f"{what} loses a direction at {int(np.isinf(b.constants).sum())} of {b.n} points."
-    return f"{what} multiplies short lengths by {b.s_min.min():.4g} to {b.s_max.max():.4g} at {b.n} points."
+    low, high = f"{b.s_min.min():.4g}", f"{b.s_max.max():.4g}"
+    by = f"{low} to {high}" if low != high else f"{low} in every direction"
+    return f"{what} multiplies short lengths by {by} at {count(b.n, 'point')}."

@@ -64,6 +64,7 @@ class FinestParts:
     sweep: tuple[tuple[float, tuple[int, ...]], ...] = ()  # tolerance and the most common dimensions at it; Type D
     outputs: tuple[Array, ...] = field(default=(), repr=False)  # Type D: outputs that are connected at any point
     notes: tuple[str, ...] = ()
+    forced: bool = False  # any decoder with so few outputs splits at least as finely at a point
 
     @property
     def dims(self) -> tuple[int, ...] | None:
@@ -129,6 +130,7 @@ class FinestParts:
             "agreeing": self.agreeing,
             "partition": None if self.partition is None else [list(block) for block in self.partition],
             "aligned": self.aligned,
+            "forced": self.forced,
             "idle": max((one.idle.shape[1] for one in self.splittings), default=0),
             "lost": None if self.followed is None else self.followed.lost,
             "overlap": None if self.followed is None else float(seen.min()) if seen.size else float("nan"),
@@ -249,7 +251,8 @@ def _find_disjoint(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: i
     trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(prepared, chunk=chunk))]
     sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP.tolist())
     splittings = [tree.splitting(rtol) for tree in trees]
-    return _combine("D", splittings, rows, rtol, sweep=sweep, outputs=global_components(trees, rtol))
+    more = {"sweep": sweep, "outputs": global_components(trees, rtol)}
+    return _combine("D", splittings, rows, rtol, forced=prepared.outputs <= prepared.dimension, **more)
 
 
 def _find_sparse(prepared: PreparedDecoder, rows: Float, rtol: float, budget: float, chunk: int | None) -> FinestParts:
@@ -262,7 +265,7 @@ def _find_sparse(prepared: PreparedDecoder, rows: Float, rtol: float, budget: fl
             note = f"A point needs more than {budget:g} sets of outputs; raise the budget or use fewer outputs."
             return FinestParts("S", (), None, None, notes=(note,))
         splittings.append(split(jacobian, parts, np.zeros((prepared.dimension, 0))))
-    return _combine("S", splittings, rows, rtol)
+    return _combine("S", splittings, rows, rtol, forced=prepared.outputs <= prepared.dimension)
 
 
 def _find_additive(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: int | None, seed: int) -> FinestParts:
@@ -278,7 +281,8 @@ def _find_additive(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: i
         chain.from_iterable(second_derivative_chunks(prepared, chunk=chunk)),
         strict=True,
     )
-    return _combine("H2", [finest_additive(j, h, rtol=rtol, seed=seed) for j, h in both], rows, rtol)
+    splittings = [finest_additive(j, h, rtol=rtol, seed=seed) for j, h in both]
+    return _combine("H2", splittings, rows, rtol, forced=any(one.forced for one in splittings))
 
 
 def _combine(type: str, splittings: list[Splitting], rows: Float, rtol: float, **more: Any) -> FinestParts:

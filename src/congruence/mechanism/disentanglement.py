@@ -95,7 +95,7 @@ class Disentanglement:
         unproved = next((one for one in self.premises if one.status != "holds" and one.name not in self.assumed), None)
         if unproved is None:
             return "By Theorem 1 this extends to the domain if the decoder is a covering map, which is assumed."
-        return f"Theorem 1 does not extend this to the domain. {unproved.evidence}"
+        return f"Theorem 1 is not known to extend this to the domain. {unproved.evidence}"
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers but those of single points."""

@@ -11,8 +11,9 @@ import numpy as np
 from congruence.arrays import Array, to_numpy
 from congruence.checks import check_integer
 from congruence.decoder._latents import read_latents
+from congruence.decoder.stretch import unseen_share
 from congruence.errors import InputError
-from congruence.formatting import count
+from congruence.formatting import count, number
 from congruence.mechanism._blocks import Blocks, read_blocks, write_blocks
 from congruence.mechanism._options import MechanismOptions
 from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, check_blocks
@@ -29,12 +30,13 @@ from congruence.result import Finding, Result, conclude
 if TYPE_CHECKING:
     from congruence.document import Document
 
-BlocksFrom = Literal["given", "D", "S", "H2", "none"]
+BlocksFrom = Literal["given", "D", "S", "H2", "near D", "none"]
 _ORIGINS: Mapping[BlocksFrom, str] = {
     "given": "The blocks were specified by the user.",
     "D": "The blocks were discovered: the finest along the coordinates that act on disjoint outputs (Type D).",
     "S": "The blocks were discovered: the finest along the coordinates that make the Jacobian sparsest (Type S).",
     "H2": "The blocks were discovered: the finest along the coordinates whose curvatures do not mix (Type H2).",
+    "near D": "No blocks are exact. These are the parts with disjoint outputs at a tolerance of {}.",
     "none": "No blocks were specified or discovered along the coordinates, so each latent is a block.",
 }
 _REASONS = {  # why a theorem identifies the blocks
@@ -48,6 +50,8 @@ _REASONS = {  # why a theorem identifies the blocks
 
 class MechanismNumbers(TypedDict):
     """The numbers of an examination; `blocks_from` is "given", the type that was discovered, or "none".
+
+    "near D": no exact blocks were found, and these have disjoint outputs at the tolerance in the middle of `parts`.
 
     `parts` is the curve of parts with disjoint outputs over tolerances, `model_check` that of the model's decoder.
     """
@@ -119,14 +123,22 @@ class MechanismExamination(Result):
             for one in self.check.criteria
             if one.status == "holds"
         ]
-        criteria = f"Criteria that hold at {count(every, 'point')}: {', '.join(names) or 'none'}"
+        small = f"with derivatives up to {number(self.check.tolerance.rtol, 1)} of the largest counted as zero"
+        criteria = f"Criteria that hold at {count(every, 'point')}, {small}: {', '.join(names) or 'none'}"
         if names:
-            criteria += f"; regions with less than {100 * self.check.unseen:.2g} % of the latents are not excluded"
+            few = {one.name: unseen_share(one.points) for one in self.check.criteria if one.status == "holds"}
+            fewer = "".join(f", {100 * n:.2g} % for {name}," for name, n in few.items() if n > self.check.unseen)
+            criteria += (
+                f"; regions with less than {100 * self.check.unseen:.2g} % of the latents{fewer} are not excluded"
+            )
         model = () if self.disentanglement is None else self.disentanglement.headlines
         failing = [one for one in self.strongest.conclusion.premises if one.status == "fails"]
-        reason = f"A premise of Theorem {self.strongest.number} fails: " + "".join(one.claim for one in failing[:1])
+        reason = f"This premise of Theorem {self.strongest.number} fails: " + "".join(
+            f"“{f.claim}”" for f in failing[:1]
+        )
         why = (reason,) if failing and self.disentanglement is not None else ()
-        return (self._answer, *why, f"{criteria}.", self.curve.sentence, _ORIGINS[self.blocks_from], *model)
+        origin = _ORIGINS[self.blocks_from].format(number(self.curve.middle, 1))
+        return (self._answer, *why, f"{criteria}.", self.curve.sentence, origin, *model)
 
     @property
     def _answer(self) -> str:
@@ -145,7 +157,7 @@ class MechanismExamination(Result):
             return f"No theorem identifies the blocks {self.blocks_text} in this model."
         if self.blocks_from == "none" and self.discovery is not None:
             for parts in self.discovery.found:
-                if parts.dims is not None and len(parts.dims) > 1:
+                if parts.dims is not None and len(parts.dims) > 1 and parts.agreeing == 1 and not parts.forced:
                     return f"The decoder has {len(parts.dims)} parts of type {parts.type}, but its latents mix them."
         return f"No theorem is known to identify the blocks {self.blocks_text}."
 
@@ -223,16 +235,16 @@ def examine_mechanism(
     searching: dict[str, Any] = {**shared, "rtol": options.rtol, "budget": options.budget, "seed": options.seed}
     steps = 3 + (options.blocks is None)
     report("finding blocks" if options.blocks is None else "checking blocks", 0, steps)
+    curve = measure_part_curve(decoder, rows, device=options.device, seed=options.seed)
     discovery, blocks = None, options.blocks
     origin: BlocksFrom = "given"
     if blocks is None:
         discovery = discover(decoder, rows, types=options.types, **searching)
-        blocks, origin = _choose_blocks(discovery)
+        blocks, origin = _choose_blocks(discovery, curve)
         report("checking blocks", 1, steps)
     checking: dict[str, Any] = {**searching, "atol": options.atol, "scale": options.scale, "orders": orders}
     check = check_blocks(decoder, rows, blocks, **checking)
     report("measuring effects", steps - 2, steps)
-    curve = measure_part_curve(decoder, rows, device=options.device, seed=options.seed)
     profile = profile_blocks(decoder, rows, check.blocks, rtol=check.tolerance.rtol, **shared)
     report("finished" if options.model is None else "examining the model", steps - 1, steps)
     model, model_check = None, None
@@ -314,9 +326,14 @@ def _draw_rows(n: int, points: int | None, seed: int) -> Array:
     return np.sort(np.random.default_rng(seed).permutation(n)[:points])
 
 
-def _choose_blocks(discovery: Discovery) -> tuple[Blocks, BlocksFrom]:
-    """The partition of the first type that has more than one block, or single latents."""
+def _choose_blocks(discovery: Discovery, curve: PartCurve) -> tuple[Blocks, BlocksFrom]:
+    """The partition of the first type that has more than one block, that of nearly disjoint parts, or single latents.
+
+    A type whose parts any decoder of this size has is left out.
+    """
     for parts in discovery.found:
         if parts.partition is not None and parts.dims and len(parts.partition) > 1:
             return parts.partition, cast(BlocksFrom, parts.type)
+    if len(curve.blocks) > 1:
+        return curve.blocks, "near D"
     return read_blocks(None, discovery.dimension), "none"

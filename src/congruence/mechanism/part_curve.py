@@ -6,7 +6,7 @@ wide interval of tolerances at which rows in random directions are still one par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -14,13 +14,14 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.formatting import number
+from congruence.mechanism._blocks import Blocks, merge_groups
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
-from congruence.mechanism.parts import hat_tree
+from congruence.mechanism.parts import HatTree, hat_tree
 
 TOLERANCES = 10.0 ** np.arange(-8.0, -0.125, 0.125)
 _POINTS, _NULLS = 16, 4  # at most
 _LINKS = 5e8  # squared numbers of outputs, of all points together
-_WIDE = 0.25  # decades of tolerance that a number of parts must last
+_WIDE = 0.5  # decades of tolerance that a number of parts must last
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class PartCurve:
     high: Array  # (t,)
     null: Array  # (t,) median for rows of the same lengths in random directions
     points: int
+    blocks: Blocks = ()  # of the coordinates, in the middle of `longest`: sums of parts at every point
 
     @property
     def null_from(self) -> float:
@@ -56,6 +58,11 @@ class PartCurve:
         return None if best is None else best[1:]
 
     @property
+    def middle(self) -> float:
+        """The tolerance in the middle of `longest`; NaN if there is none."""
+        return float("nan") if self.longest is None else float(np.sqrt(self.longest[1] * self.longest[2]))
+
+    @property
     def sentence(self) -> str:
         """The parts and their tolerances, in words."""
         random = "never split" if np.isinf(self.null_from) else f"split from {number(self.null_from, 2)} on"
@@ -71,7 +78,8 @@ class PartCurve:
         """The curves, as in the JSON contract."""
         curves = {name: getattr(self, name).tolist() for name in ("tolerances", "parts", "low", "high", "null")}
         longest = None if self.longest is None else dict(zip(("parts", "from", "to"), self.longest, strict=True))
-        return {**curves, "points": self.points, "longest": longest, "summary": self.sentence}
+        blocks = [list(block) for block in self.blocks]
+        return {**curves, "points": self.points, "longest": longest, "blocks": blocks, "summary": self.sentence}
 
 
 def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int = 0) -> PartCurve:
@@ -103,8 +111,9 @@ def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int 
         drawn = rng.standard_normal(jacobian.shape)
         lengths = np.linalg.norm(jacobian / _lengths(jacobian, 0), axis=1, keepdims=True)
         null.append(drawn / _lengths(drawn, 1) * lengths)
-    counts, random = _count(jacobians), _count(null)
-    return PartCurve(
+    trees = list(map(hat_tree, jacobians))
+    counts, random = _count(trees), _count(list(map(hat_tree, null)))
+    curve = PartCurve(
         tolerances=TOLERANCES,
         parts=_median(counts),
         low=counts.min(axis=0),
@@ -112,6 +121,11 @@ def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int 
         null=_median(random),
         points=len(jacobians),
     )
+    if curve.longest is None:
+        return curve
+    splittings = [tree.splitting(curve.middle) for tree in trees]
+    blocks = merge_groups(prepared.dimension, (block for one in splittings for block in one.partition(curve.middle)))
+    return replace(curve, blocks=blocks)
 
 
 def _lengths(values: Float, axis: int) -> Float:
@@ -119,10 +133,10 @@ def _lengths(values: Float, axis: int) -> Float:
     return np.where(size > 0, size, 1.0)
 
 
-def _count(jacobians: list[Float]) -> Array:
+def _count(trees: list[HatTree]) -> Array:
     """The number of parts of each Jacobian at each tolerance, (points, t)."""
-    counts = np.empty((len(jacobians), len(TOLERANCES)), dtype=int)
-    for i, tree in enumerate(map(hat_tree, jacobians)):
+    counts = np.empty((len(trees), len(TOLERANCES)), dtype=int)
+    for i, tree in enumerate(trees):
         kept = (tree.weights > TOLERANCES[:, None]).sum(axis=1)  # the parts change with the links that are kept only
         _, first, which = np.unique(kept, return_index=True, return_inverse=True)
         counts[i] = np.array([len(tree.dims(at)) for at in TOLERANCES[first]])[which]

@@ -39,6 +39,7 @@ class Splitting:
     shares: Float  # (parts, d): the share of each coordinate's effect that acts through each part
     rows: tuple[Array, ...] = ()  # the outputs of each part, if the parts act on separate ones
     notes: tuple[str, ...] = ()
+    forced: bool = False  # any decoder of this size splits at least as finely
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -59,6 +60,7 @@ def split(
     idle: Float,
     rows: Sequence[Array] = (),
     notes: Sequence[str] = (),
+    forced: bool = False,
 ) -> Splitting:
     """Create a splitting from parts that span all directions together with `idle`; order them by their coordinates.
 
@@ -80,6 +82,7 @@ def split(
         shares=np.array([shares[c] for c in order]).reshape(len(unit), len(whole)),
         rows=tuple(rows[c] for c in order) if rows else (),
         notes=tuple(notes),
+        forced=forced,
     )
 
 
@@ -240,11 +243,11 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
     inner = np.einsum("fab,ak,bl->fkl", forms, curved, curved, optimize=True)
     pieces = _decompose(inner, rtol, np.random.default_rng(seed)) if len(inner) else []
     idle = np.linalg.qr(np.concatenate([lost, back @ flat], axis=1))[0]
-    notes = []
-    if 0 < len(forms) <= _FEW_FORMS:
+    notes, few = [], 0 < len(forms) <= _FEW_FORMS
+    if few:
         number = count(len(forms), "independent curvature")
         notes.append(f"With only {number}, any decoder splits into parts of one or two latents.")
-    return split(matrix, [back @ curved @ piece for piece in pieces], idle, notes=notes)
+    return split(matrix, [back @ curved @ piece for piece in pieces], idle, notes=notes, forced=few)
 
 
 def _normal_forms(tangent: Float, second: Float, rtol: float) -> Float:

@@ -264,7 +264,7 @@ def apply_theorems(
         if numbered == 5:
             order = int(name[1:])
             claim = f"The blocks are separable of order {order}, and every direction is curved."
-            evidence = "Ranks of derivatives at the points."
+            evidence = "Ranks of derivatives at a few of the points."
             premises.append(Finding("separable", claim, separable[order], evidence=evidence))
         assumed = [Finding(*_RECONSTRUCTION, "unknown", evidence=_ASSUMED)]
         if numbered == 3:

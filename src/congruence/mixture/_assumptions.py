@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypedDict
 
@@ -32,6 +32,7 @@ from congruence.mixture.latent_tests import judge_estimated_axes, judge_prior
 from congruence.mixture.priors import GaussianMixture
 from congruence.result import Basis, Finding, Status, combine, conclude
 
+_SAME = 1e-9  # of the standard deviations of the prior: components are equal up to rounding
 DRAWS = 1000  # latents drawn from the prior if there are no codes
 AFFINE, SCALED = "up to an affine map", "up to permutation, scaling and translation"
 ESSENTIAL = "on each connected component of the latents with a unique output, up to one affine map each (Remark 3.11)"
@@ -41,12 +42,12 @@ _WEAK = ("P1", "F1", "F2")
 _STATEMENTS = (
     (
         "Corollary 3.1 (a)",
-        ("P1", "F1", "F4"),
+        ("P1", "F1", "F4", "distinct"),
         f"P(U, Z) and f are identified {AFFINE}, for a single variable U and a continuous f.",
     ),
-    ("Corollary 3.1 (b)", _WEAK, f"P(U, Z) is identified {AFFINE}, for a single variable U."),
-    ("Theorem 3.9 (a)", _WEAK, f"P(U, Z) is identified {AFFINE} of Z, for a single variable U."),
-    ("Theorem 3.9 (b)", (*_WEAK, "P2"), f"P(U, Z) is identified {SCALED} of Z, for a single variable U."),
+    ("Corollary 3.1 (b)", (*_WEAK, "distinct"), f"P(U, Z) is identified {AFFINE}, for a single variable U."),
+    ("Theorem 3.9 (a)", (*_WEAK, "distinct"), f"P(U, Z) is identified {AFFINE} of Z, for a single variable U."),
+    ("Theorem 3.9 (b)", (*_WEAK, "P2", "distinct"), f"P(U, Z) is identified {SCALED} of Z, for a single variable U."),
     ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
     ("Theorem 3.10 (a)", _WEAK, f"P(Z) is identified {AFFINE}."),
     ("Theorem 3.10 (b)", (*_WEAK, "P2"), f"P(Z) is identified {SCALED}."),
@@ -98,17 +99,25 @@ class HierarchyRow:
         }
 
 
-def apply_theorems(premises: Mapping[str, Finding]) -> tuple[Finding, ...]:
-    """Return every statement of the hierarchy as a conclusion from the findings on P1 to P3 and F1 to F4."""
-    return tuple(conclude(name, claim, [premises[c] for c in needs]) for name, needs, claim in _STATEMENTS)
+def apply_theorems(premises: Mapping[str, Finding], general: Sequence[Finding] = ()) -> tuple[Finding, ...]:
+    """Return every statement of the hierarchy as a conclusion from its conditions.
+
+    Parameters
+    ----------
+    premises : name -> Finding
+        P1 to P3, F1 to F4, and "distinct": that no two components are equal.
+    general : sequence of Finding
+        Premises of every statement that are not known to hold.
+    """
+    return tuple(conclude(name, claim, [*(premises[c] for c in needs), *general]) for name, needs, claim in _STATEMENTS)
 
 
-def table_rows(premises: Mapping[str, Finding]) -> tuple[HierarchyRow, ...]:
-    """Return the four rows of Table 1, from weak to strong."""
-    decoder = conclude("decoder", f"f is identified {AFFINE}.", [premises[c] for c in ("P1", "F1", "F4")])
+def table_rows(premises: Mapping[str, Finding], general: Sequence[Finding] = ()) -> tuple[HierarchyRow, ...]:
+    """Return the four rows of Table 1, from weak to strong; the parameters are those of `apply_theorems`."""
+    decoder = conclude("decoder", f"f is identified {AFFINE}.", [*(premises[c] for c in ("P1", "F1", "F4")), *general])
     rows = []
     for number, (needs, guarantee, note) in enumerate(_ROWS, start=1):
-        prior = conclude(f"row {number}", guarantee, [premises[c] for c in needs])
+        prior = conclude(f"row {number}", guarantee, [*(premises[c] for c in needs), *general])
         rows.append(HierarchyRow(number, prior, None if number == 1 else decoder, note))
     return tuple(rows)
 
@@ -144,8 +153,11 @@ def combine_runs(findings: Mapping[str, Finding]) -> Finding:
     evidence = f"{finding.evidence} ({worst})" if finding.evidence else ""
     if held and status != "holds":
         evidence = f"Holds in {len(held)} of {len(each)} runs ({', '.join(held)}). {evidence}".rstrip()
-    premises = zip(*(one.premises for one in each), strict=True)
-    shared = tuple(combine_runs(dict(zip(findings, some, strict=True))) for some in premises)
+    premises: dict[str, dict[str, Finding]] = {}
+    for run, one in findings.items():
+        for premise in one.premises:
+            premises.setdefault(premise.name, {})[run] = premise
+    shared = tuple(map(combine_runs, premises.values()))
     return Finding(finding.name, finding.claim, status, basis, evidence, premises=shared)
 
 
@@ -171,13 +183,15 @@ class Assumptions:
     conditions: Mapping[str, HierarchyCondition]  # P1, P2, P3, F1, F2, F3, F4
     axes: CanonicalAxes
     hidden: HiddenStates | None  # None if P2 provides no axes
+    distinct: Finding  # whether no two components are equal
     data: HierarchyCondition | None = None  # whether the whole model fits the data
     noise: str = "none"  # "none", "known" or "unknown"
     refused: str = ""  # why nothing can be identified at all, or ""
 
     def __getitem__(self, name: str) -> Finding:
         """The finding of this name: "P1" to "F4", "identified", or a theorem."""
-        found = {one.name: one for one in (self.finding, *self.premises.values(), *self.theorems)}
+        known = (self.finding, *self.premises.values(), self.distinct, *self.general, *self.theorems)
+        found = {one.name: one for one in known}
         if name not in found:
             raise UnknownKeyError(f"there is no {name!r} in these assumptions; the keys are {', '.join(found)}")
         return found[name]
@@ -187,15 +201,22 @@ class Assumptions:
         """The findings on P1 to P3 and F1 to F4."""
         return {name: self.conditions[name].finding for name in NAMES}
 
+    @property
+    def general(self) -> tuple[Finding, ...]:
+        """Premises of every statement that are not known to hold: noise of a known distribution, a fit to the data."""
+        noise = Finding("noise", "The distribution of the noise is known.", "unknown", evidence=_UNKNOWN_NOISE)
+        misfit = () if self.data is None or self.data.status != "fails" else (self.data.finding,)
+        return (*((noise,) if self.noise == "unknown" else ()), *misfit)
+
     @cached_property
     def theorems(self) -> tuple[Finding, ...]:
         """Every statement of the hierarchy, as a conclusion from the conditions."""
-        return apply_theorems(self.premises)
+        return apply_theorems({**self.premises, "distinct": self.distinct}, self.general)
 
     @cached_property
     def rows(self) -> tuple[HierarchyRow, ...]:
         """The rows of Table 1."""
-        return table_rows(self.premises)
+        return table_rows(self.premises, self.general)
 
     @property
     def row(self) -> int:
@@ -220,25 +241,23 @@ class Assumptions:
         """Whether the prior is identified; Remark 3.6 refutes it."""
         if self.refused:
             return Finding("identified", IDENTIFIED, "fails", evidence=self.refused)
-        premises = [self.premises[name] for name in _WEAK]
-        if self.noise == "unknown":
-            premises.append(Finding("noise", "The distribution of the noise is known.", "unknown"))
-        return conclude("identified", IDENTIFIED, premises)
+        return conclude("identified", IDENTIFIED, [*(self.premises[name] for name in _WEAK), *self.general])
 
     @property
     def verdict(self) -> str:
         """What is identified, in one or two sentences."""
         if self.refused:
             return self.refused
+        if self.noise == "unknown":
+            known = replace(self, noise="known")
+            if known.row:
+                return f"If the distribution of the noise is known, {known.verdict}"
         if self.identified["P(Z)"] is None:
             return f"Nothing is known to be identified. Not known to hold: {', '.join(missing(self.finding))}."
         text = "; ".join(f"{name} is identified {how}" for name, how in self.identified.items() if how is not None)
         if any(t.status == "holds" and t.basis == "supported" for t in self.theorems):
             text += ", as far as the sample shows"
-        if self.noise == "unknown":
-            text += ", if the distribution of the noise is known"
-        misfit = self.data is not None and self.data.status == "fails"
-        return text + (". However, the model does not fit the data." if misfit else ".")
+        return f"{text}."
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -323,7 +342,21 @@ def check_assumptions(
             )
         if data is not None:
             fit = judge_data(_draw_outputs(prior, decoder, deviation, seed), data, seed=seed)
-    return Assumptions(conditions, axes, hidden, fit, kind, refused)
+    return Assumptions(conditions, axes, hidden, _judge_distinct(mixture), fit, kind, refused)
+
+
+def _judge_distinct(prior: GaussianMixture) -> Finding:
+    """Whether no two components are equal; the weights of equal ones are not determined, and neither is P(U, Z)."""
+    name, claim = "distinct", "No two components of the prior are equal."
+    spread = np.sqrt(np.maximum(np.diagonal(prior.covariance), np.finfo(float).tiny))
+    shapes = (prior.covariances / np.outer(spread, spread)).reshape(prior.components, -1)
+    values = np.concatenate([prior.means / spread, shapes], axis=1)  # (J, m + m^2)
+    for i, one in enumerate(values):
+        equal = np.flatnonzero(np.abs(values[i + 1 :] - one).max(axis=1) <= _SAME)
+        if equal.size:
+            evidence = f"Components {i} and {i + 1 + equal[0]} are equal, so their weights are not determined."
+            return Finding(name, claim, "fails", evidence=evidence)
+    return Finding(name, claim, "holds", "supported" if prior.fitted else "certified")
 
 
 def _noise_deviation(noise: float | str) -> float:

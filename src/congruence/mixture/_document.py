@@ -62,6 +62,10 @@ _GLOSSARY = (
     ("certified", "decided exactly, up to rounding. “Supported” means supported by a sample or a test."),
     ("unknown", "the evidence does not decide; “not refuted” is no support."),
     (
+        "distinct",
+        "no two components of the prior are equal. Otherwise their weights, and so P(U, Z), are not determined.",
+    ),
+    (
         "power",
         "the probability with which the test of P1 refutes the prior if the noise within components has another shape. "
         "P1 is called supported only from 90 % on.",
@@ -177,7 +181,9 @@ def _runs(result: MixtureExamination) -> Table:
 def _evidence(result: MixtureExamination) -> Findings:
     """The findings on every condition, with the evidence of the run in which it is worst."""
     fits = [one.data.finding for one in result.checked.values() if one.data is not None]
-    return Findings((*(result[name] for name in NAMES), *fits), brief=len(result.runs) == 1)
+    equal = [one.distinct for one in result.checked.values() if one.distinct.status != "holds"]
+    noise = [f for one in result.checked.values() for f in one.general if f.name == "noise"]
+    return Findings((*(result[name] for name in NAMES), *equal, *noise[:1], *fits), brief=len(result.runs) == 1)
 
 
 def _theorems(result: MixtureExamination) -> Table:

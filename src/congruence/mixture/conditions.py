@@ -19,7 +19,7 @@ from congruence.mixture.priors import FLAT, GaussianMixture
 from congruence.result import Finding, Status
 
 _ABOUT = {
-    "P1": "the latents follow a Gaussian mixture",
+    "P1": "the latents follow a Gaussian mixture, which is the prior",
     "P2": "latents are independent within components, and two components have distinct variance ratios",
     "P3": "the discrete variables behind the components can be recovered by counting",
     "F1": "the decoder is piecewise affine",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -132,8 +132,7 @@ class MixtureExamination(Result):
     @property
     def row(self) -> int:
         """The strongest row of Table 1 that holds in every run that was checked, 1 to 4; 0 for none."""
-        each = zip(*(one.rows for one in self.checked.values()), strict=True)
-        return max((some[0].number for some in each if all(row.prior.status == "holds" for row in some)), default=0)
+        return _shared_row(self.checked.values())
 
     @property
     def identified(self) -> dict[str, str | None]:
@@ -175,7 +174,10 @@ class MixtureExamination(Result):
         where = ""
         if len(self.runs) > 1 and any(one.row for one in self.checked.values()):
             where = " in every run" if len(self.checked) == len(self.runs) else " in every run that was checked"
-        return (f"{_HEADLINES[self.row]}{where}.", self._explanation(), *agreement)
+        headline = _HEADLINES[self.row]
+        if not self.row and (row := _shared_row(replace(one, noise="known") for one in self.checked.values())):
+            headline = f"If the distribution of the noise is known, {_HEADLINES[row][0].lower()}{_HEADLINES[row][1:]}"
+        return (f"{headline}{where}.", self._explanation(), *agreement)
 
     def _explanation(self) -> str:
         """The rows that the runs reach."""
@@ -197,7 +199,7 @@ class MixtureExamination(Result):
         """The findings by name and by (run, name), and the ordered pairs by (source, target)."""
         parts: dict[Any, Finding | PairAgreement] = {finding.name: finding for finding in self.findings}
         for run, one in self.checked.items():
-            parts |= {(run, f.name): f for f in (one.finding, *one.premises.values(), *one.theorems)}
+            parts |= {(run, f.name): f for f in (one.finding, *one.premises.values(), one.distinct, *one.theorems)}
         return parts | {(p.source, p.target): p for p in (self.agreement.pairs if self.agreement else ())}
 
     def numbers(self) -> MixtureNumbers:
@@ -305,7 +307,7 @@ def examine_mixture(
             "models": ", ".join(dict.fromkeys(run.model or run.name for run in runs)),
             "components of the prior": [run.components for run in runs],
             "rows": rows,
-            "codes are": options.codes_are,
+            "codes are": options.codes_are or "not set",
             "assumptions checked": options.check,
             "tolerance": options.tolerance,
             "largest prior checked": options.max_components,
@@ -313,6 +315,12 @@ def examine_mixture(
         }
         | files,
     )
+
+
+def _shared_row(runs: Iterable[Assumptions]) -> int:
+    """The strongest row of Table 1 that holds in all of these; 0 for none."""
+    each = zip(*(one.rows for one in runs), strict=True)
+    return max((some[0].number for some in each if all(row.prior.status == "holds" for row in some)), default=0)
 
 
 def _mixture(name: str, model: MixtureModel, *, named: bool) -> GaussianMixture | None:
