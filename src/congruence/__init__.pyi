@@ -5,6 +5,7 @@ from congruence.activations import extract as extract
 from congruence.align import Aligner as Aligner
 from congruence.align import Comparison as Comparison
 from congruence.align import LayerComparison as LayerComparison
+from congruence.align import check as check
 from congruence.align import compare as compare
 from congruence.align import compare_layers as compare_layers
 from congruence.align import consensus as consensus

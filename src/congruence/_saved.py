@@ -20,11 +20,12 @@ _LOADERS = {
     "map": ("congruence.maps.groups", "load_map"),
     "translator": ("congruence.translation.translator", "load_translator"),
     "ica": ("congruence.ica.estimator", "load_ica"),
+    "baseline": ("congruence.align._baseline", "load_baseline"),
 }
 
 
 def load(path: str | Path) -> Any:
-    """Load a file written by `Map.save`, `Translator.save` or `ICA.save`; its header names the kind.
+    """Load a file written by `Map.save`, `Translator.save`, `ICA.save` or `save_baseline`; its header names the kind.
 
     Files written by version 0.1.0 can be loaded. A file loads on any machine, and nothing in it is executed.
 
@@ -35,7 +36,7 @@ def load(path: str | Path) -> Any:
 
     Returns
     -------
-    Map, Translator or ICA
+    Map, Translator, ICA or Baseline
     """
     header, _ = read_saved(path)
     kind, about = header["kind"], header.get("about")
@@ -47,13 +48,28 @@ def load(path: str | Path) -> Any:
     return getattr(import_module(module), name)(path)
 
 
-def write_saved(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
-    """Write arrays and a header as one file; an interrupted write leaves no partial file."""
+def write_saved(
+    path: str | Path,
+    kind: str,
+    header: Mapping[str, Any],
+    tensors: Mapping[str, Array],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write arrays, a header and further metadata as one file; an interrupted write leaves no partial file."""
     from safetensors.numpy import save_file
 
     text = json.dumps({"kind": kind, "schema_version": SCHEMA_VERSION, **header})
+    arrays = {name: np.ascontiguousarray(x) for name, x in tensors.items()}
     with replacing(path) as temporary:
-        save_file({name: np.ascontiguousarray(x) for name, x in tensors.items()}, temporary, metadata={_KEY: text})
+        save_file(arrays, temporary, metadata={_KEY: text, **(metadata or {})})
+
+
+def is_saved(path: str | Path, kind: str) -> bool:
+    """Whether a file is a safetensors file of this kind; a file that cannot be read is not."""
+    try:
+        return bool(read_saved(path)[0]["kind"] == kind)
+    except InputError:
+        return False
 
 
 def read_saved(

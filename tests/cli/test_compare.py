@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import ortho_group
 
+from congruence.align._limits import Limit
 from congruence.cli import main
-from congruence.cli.compare import Limit
 
 QUICK = ["--nulls", "2", "--bootstrap", "20"]
 

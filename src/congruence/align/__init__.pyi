@@ -1,7 +1,11 @@
+from congruence.align._baseline import Baseline as Baseline
+from congruence.align._baseline import save_baseline as save_baseline
+from congruence.align._check import check as check
 from congruence.align._compare import compare as compare
 from congruence.align._consensus import Consensus as Consensus
 from congruence.align._consensus import consensus as consensus
 from congruence.align._layers import compare_layers as compare_layers
+from congruence.align._options import CheckOptions as CheckOptions
 from congruence.align._options import CompareLayersOptions as CompareLayersOptions
 from congruence.align._options import CompareOptions as CompareOptions
 from congruence.align.aligner import Aligner as Aligner

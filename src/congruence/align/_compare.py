@@ -17,7 +17,7 @@ from congruence.align._options import ROWS_FOR_ICA, CompareOptions, check_groups
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, squared_norms, sum_run
 from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
 from congruence.align.similarities import MEASURES, check_measures
-from congruence.align.similarities.scores import score_pair
+from congruence.align.similarities.scores import SimilarityScore, score_pair
 from congruence.align.verdict import (
     Evidence,
     FarRows,
@@ -46,6 +46,8 @@ from congruence.stats.matching import signed_permutation
 
 ROWS_FOR_CCA = 10  # in every fold; a held-out correlation over fewer rows has no meaning
 PLANE_ROWS = 300
+ALWAYS = ("cka", "neighbour_overlap")
+NO_SCORE, NO_MCC = SimilarityScore(*[float("nan")] * 4), PairMCC(*[float("nan")] * 2)
 ROWS_TO_CHECK = 50  # with fewer, rows left out together are so many that the error rises for that reason
 _ICA_LEFT_OUT = (
     f"The ICA route was left out: with fewer than {ROWS_FOR_ICA} rows per dimension hardly any independent component "
@@ -103,7 +105,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
             for fold in unmixed:
                 summed[-1].unmixing(fold)
                 step(f"unmixing {name}")
-        pairs = [_compare_pair(summed[i], summed[j], groups, measures, plan, options, step) for i, j in among]
+        pairs = [compare_pair(summed[i], summed[j], groups, measures, plan, options, step) for i, j in among]
         if options.consensus:
             from congruence.align._consensus import fit_consensus
 
@@ -148,7 +150,7 @@ def _choose_pairs(names: Sequence[str], options: CompareOptions) -> list[tuple[i
     return sorted({(k, k + 1) for k in range(last)} | {(k, last) for k in range(last)})
 
 
-def _compare_pair(
+def compare_pair(
     source: RunStatistics,
     target: RunStatistics,
     groups: Sequence[str],
@@ -156,15 +158,19 @@ def _compare_pair(
     plan: Protocol,
     options: CompareOptions,
     step: Steps,
+    *,
+    brief: bool = False,
 ) -> Pair:
+    """Fit, measure and judge one pair; `brief` leaves out the numbers that the verdict does not rest on."""
     name = f"{source.name} -> {target.name}"
     sums = pair_sums(source.sums, target.sums)
     pair = PairStatistics(source, target, sums.outside(None))
     fits: dict[str, Fit] = {g: partial(_fit_ica, source, target) if g == "ica" else _fit(g) for g in groups}
     near, maps = measure(sums, fits, target.diameter.value, plan, partial(step, name))
     known = _evidence(source, target, sums, near, plan, options, target.diameter.value)
-    asked, always = ({one: MEASURES[one] for one in names} for names in (measures, ("cka", "neighbour_overlap")))
-    scores = score_pair(always, pair, ())  # without a null, which would take longer than the rest
+    asked, always = ({one: MEASURES[one] for one in names} for names in (measures, ALWAYS))
+    # without a null, which would take longer than the rest
+    scores = dict.fromkeys(ALWAYS, NO_SCORE) if brief else score_pair(always, pair, ())
     scores |= score_pair(asked, pair, plan.shuffles(), plan.unit if plan.clustered else None)
     found = Pair(
         source=source.name,
@@ -173,7 +179,7 @@ def _compare_pair(
         diameter=target.diameter.value,
         diameter_exact=target.diameter.exact,
         groups=near,
-        mcc=PairMCC(matched_correlation(pair.sums), _held_out_weak_mcc(sums)),
+        mcc=NO_MCC if brief else PairMCC(matched_correlation(pair.sums), _held_out_weak_mcc(sums)),
         cka=scores["cka"],
         neighbour_overlap=scores["neighbour_overlap"],
         verdict=judge(near, replace(known, maps=maps), name=name),

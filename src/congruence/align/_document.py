@@ -41,6 +41,11 @@ REMARKS = {
     "unknown": "the data do not allow a decision",
     "holds": "at most a rotation and a scale",
 }
+CHECK_REMARKS = REMARKS | {
+    "fails": "more than is allowed changed",
+    "ambiguous": "a change about as large as the tolerance, or undecided",
+    "holds": "no more than is allowed changed",
+}
 ERROR_TERMS = (
     (
         "error",
@@ -85,11 +90,12 @@ def describe(comparison: Comparison) -> Document:
     groups = ordered_groups({name for pair in comparison.pairs for name in pair.groups})
     runs, pairs = comparison.runs, comparison.pairs
     subject = f"{runs[0].name} and {runs[1].name}" if len(runs) == 2 else f"{len(runs)} runs, {len(pairs)} pairs"
+    checked = "allow" in comparison.settings
     return Document(
-        question=f"{subject}: did the embeddings only rotate, or did they change?",
+        question=f"{subject}: did the embeddings {'' if checked else 'only rotate, or did they '}change?",
         headline=comparison.headlines[0],
         details=comparison.headlines[1:],
-        claim="Only a rotation and a scale?",
+        claim=comparison.findings[0].claim if checked else "Only a rotation and a scale?",
         status=comparison.status,
         remark=_remark(comparison),
         notes=comparison.notes,
@@ -102,7 +108,7 @@ def describe(comparison: Comparison) -> Document:
         ),
         glossary=group_terms(groups, VERDICT_TERMS),
         settings=comparison.settings,
-        title=f"{subject}: only a rotation?",
+        title=f"{subject}: {'unchanged' if checked else 'only a rotation'}?",
     )
 
 
@@ -113,7 +119,7 @@ def _remark(comparison: Comparison) -> str:
         counts = ", ".join(f"{status} for {statuses[status]}" for status in STATUSES if statuses[status])
         verdict = f"{counts} of {len(pairs)} pairs"
     else:
-        verdict = REMARKS[comparison.status]
+        verdict = (CHECK_REMARKS if "allow" in comparison.settings else REMARKS)[comparison.status]
     widths = sorted({run.d for run in comparison.runs})
     width = f"{widths[0]}" if len(widths) == 1 else f"{widths[0]} to {widths[-1]}, zero-padded"
     pairing = comparison.settings.get("paired", "by position")

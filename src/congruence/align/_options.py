@@ -11,6 +11,7 @@ from congruence.maps._names import GROUPS
 from congruence.options import DATA, ReadOptions, option
 
 ROUTES = (*GROUPS, "ica")
+ALLOWED = ("identity", "permutation", "rigid", "similarity")  # by `check`
 ROWS_FOR_ICA = 50  # per dimension; with fewer, hardly any component can be distinguished from noise
 BLOCKS_HELP = "Rows are ordered and depend on rows fewer than this many places away."
 ROWS_HELP = (
@@ -59,6 +60,33 @@ class CompareOptions(ReadOptions):
         "and onto the last, instead of all pairs.",
         in_shell=False,
     )
+
+
+@dataclass(frozen=True)
+class CheckOptions(ReadOptions):
+    """How a check reads its rows, and what it accepts; what is not given is taken from a saved baseline."""
+
+    cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
+    drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    rows: int | None = option(
+        None,
+        "Sample this many rows by a hash of their ids and the seed; by default, 1000 rows are saved and all rows of a "
+        "baseline are checked.",
+        panel=DATA,
+    )
+    model_name: str | None = option(None, "Name of the model, stored with a baseline and compared with it.", panel=DATA)
+    allow: str | None = option(
+        None,
+        f"The largest difference that is accepted: {', '.join(ALLOWED)} (rotation and scale). By default identity, "
+        "since vectors that were stored before a rotation do not match those made after it.",
+    )
+    tolerance: float | None = option(None, "Largest share of the variance that may change beside it (0.01).")
+    margin: float | None = option(
+        None, "Largest |log gain| of a direction that is no distortion, where a rotation is allowed (0.1)."
+    )
+    normalize: str | None = option(None, "'cosine' scales rows to the unit sphere first.")
+    groups: str | Sequence[str] = option((), "Maps to fit in any case, not only if the rows changed, or 'all'.")
+    seed: int = option(0, "The same seed gives the same result.")
 
 
 @dataclass(frozen=True)

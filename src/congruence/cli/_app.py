@@ -22,6 +22,7 @@ from congruence.errors import CongruenceError
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
     "compare": "congruence.cli.compare",
+    "check": "congruence.cli.check",
     "resolve": "congruence.cli.resolve",
     "translate": "congruence.cli.translate",
     "evaluate": "congruence.cli.evaluate",

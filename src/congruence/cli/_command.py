@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Result")
 SUFFIXES = {"report": (".html", ".htm"), "json": (".json",), "csv": (".csv",), "markdown": (".md",), "latex": (".tex",)}
+SUFFIXES["junit"] = (".xml",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +231,7 @@ def check_outputs(
     taken = {path.resolve(): f"the input {path}" for path in _with_contents(inputs)}
     for name, path in {**files, **{k: p for k, p in (tables or {}).items() if p is not None}}.items():
         if str(path) == "-":
-            if name == "report" or name not in SUFFIXES:
+            if name in ("report", "junit") or name not in SUFFIXES:
                 raise InputError(f"--{name} takes a file name; only --json, --csv and --markdown can be stdout")
             continue
         if name in SUFFIXES and path.suffix.lower() not in SUFFIXES[name]:

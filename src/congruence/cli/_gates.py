@@ -1,21 +1,19 @@
-"""Gates: conditions on a result under which a command exits with code 1, recorded in the settings of the result."""
+"""Flags for gates, and the exit code 1 where one is exceeded."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar, cast
+from collections.abc import Iterable
+from typing import Annotated, Optional
 
 import typer
 
-from congruence.checks import check_names
+from congruence import gates
 from congruence.cli import _command as cli
+from congruence.gates import Gate
+from congruence.gates import record_gates as record_gates
+from congruence.gates import status_gates as status_gates
 from congruence.options import OUTPUT
 
-if TYPE_CHECKING:
-    from congruence.result import Result
-
-R = TypeVar("R", bound="Result")
 FailOn = Annotated[
     Optional[str],
     typer.Option(
@@ -24,46 +22,21 @@ FailOn = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Gate:
-    """One condition on one part of a result, and whether this part violates it."""
-
-    name: str  # "status", or the number that is limited, such as similarity.diameter
-    of: str  # the pair or the layer
-    limit: float | tuple[str, ...]  # a number, or the statuses that are not accepted
-    value: float | str
-    exceeded: bool
-    message: str = dataclasses.field(repr=False, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The gate as an entry of the settings."""
-        return {name: getattr(self, name) for name in ("name", "of", "limit", "value", "exceeded")}
+FailAbove = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        metavar="GROUP=LIMIT",
+        help="Exit with 1 if the held-out error of a pair is above this share of chance; may be repeated. "
+        "GROUP.unexplained is the share of the variance, GROUP.diameter that of the diameter; GROUP.r2 is a "
+        "minimum of R².",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 def check_statuses(fail_on: str | None) -> tuple[str, ...]:
     """The statuses given with --fail-on, before any work is done."""
-    from congruence.result import STATUSES
-
-    return () if fail_on is None else check_names("--fail-on", cli.listed(fail_on), STATUSES)
-
-
-def status_gates(result: Result, statuses: Sequence[str]) -> list[Gate]:
-    """One gate for each finding: for `compare` the pairs, for `layers` the layers of the first run."""
-    why = f"which is among --fail-on {','.join(statuses)}"
-    found = {finding.name: finding.status for finding in result.findings} or {"result": result.status}
-    return [
-        Gate("status", name, tuple(statuses), status, status in statuses, f"{name}: the status is {status}, {why}")
-        for name, status in (found.items() if statuses else ())
-    ]
-
-
-def record_gates(result: R, gates: Iterable[Gate]) -> R:
-    """The result with the gates among its settings; without gates, the result itself."""
-    entries = [gate.to_dict() for gate in gates]
-    settings = {**result.settings, "gates": entries}
-    return cast(R, dataclasses.replace(cast(Any, result), settings=settings)) if entries else result
+    return () if fail_on is None else gates.check_statuses(cli.listed(fail_on))
 
 
 def exit_by_gates(gates: Iterable[Gate]) -> None:

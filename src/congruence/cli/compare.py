@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from congruence.align._limits import parse_limits
 from congruence.align._options import CompareOptions, check_groups
 from congruence.cli import _command as cli
-from congruence.cli._gates import FailOn, Gate, check_statuses, exit_by_gates, record_gates, status_gates
+from congruence.cli._gates import FailAbove, FailOn, check_statuses, exit_by_gates, record_gates, status_gates
 from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
 from congruence.maps._names import GROUPS
 from congruence.options import OUTPUT, option
-
-if TYPE_CHECKING:
-    from congruence.align.comparison import Pair
 
 Files = Annotated[
     list[str],
@@ -58,16 +55,7 @@ def compare(
     ] = False,
     dask: cli.Dask = None,
     fail_on: FailOn = None,
-    fail_above: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="GROUP=LIMIT",
-            help="Exit with 1 if the held-out error of a pair is above this share of chance; may be repeated. "
-            "GROUP.unexplained is the share of the variance, GROUP.diameter that of the diameter; GROUP.r2 is a "
-            "minimum of R².",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    fail_above: FailAbove = None,
 ) -> None:
     """Did retraining only rotate my embeddings, or did they really change?
 
@@ -92,7 +80,7 @@ def compare(
         paths = sorted(paths, key=steps.__getitem__)
         options = replace(options, steps=sorted(steps.values()))
     groups = list(check_groups(options.groups))
-    statuses, limits = check_statuses(fail_on), _limits(fail_above or [], groups, options.nulls)
+    statuses, limits = check_statuses(fail_on), parse_limits(fail_above or [], groups, options.nulls)
     if any(limit.group == "ica" for limit in limits):
         options = replace(options, groups=groups)
     cli.check_outputs(outputs, paths, {"rows-out": outputs.rows_out})
@@ -123,70 +111,6 @@ def _steps(paths: list[str]) -> dict[str, float]:
             raise InputError(f"--series takes the step from the file name; got step {numbers[-1]} twice")
         steps[path] = float(numbers[-1])
     return steps
-
-
-QUANTITIES = {  # of --fail-above, and how a message names them
-    "": "the held-out error as a share of chance",
-    "unexplained": "the unexplained share of the variance",
-    "diameter": "the held-out error as a share of the diameter",
-    "r2": "held-out R²",
-}
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A limit given with --fail-above: a minimum for R², of which more is better, and a maximum for all others."""
-
-    group: str
-    quantity: str
-    value: float
-
-    @property
-    def name(self) -> str:
-        """The group and the quantity as they are written on the command line."""
-        return f"{self.group}.{self.quantity}".rstrip(".")
-
-    def gate(self, pair: Pair) -> Gate:
-        """The limit applied to one pair; an undefined number exceeds every limit."""
-        of, value = f"{pair.source} -> {pair.target}", self.read(pair.groups[self.group])
-        passes, side = (value >= self.value, "below") if self.quantity == "r2" else (value <= self.value, "above")
-        is_known = "is undefined" if math.isnan(value) else f"is {value:.4g}, {side} the limit {self.value:g}"
-        message = f"{of}: {self.group}: {QUANTITIES[self.quantity]} {is_known}"
-        return Gate(self.name, of, self.value, value, not passes, message)
-
-    def read(self, near: Any) -> float:
-        """The number of one group of maps that is limited."""
-        if self.quantity == "diameter":
-            value = near.held_out.mean
-        elif self.quantity == "r2":
-            value = near.r2.mean
-        elif self.quantity == "unexplained":
-            value = 1 - near.r2.mean
-        else:
-            value = near.of_chance.mean
-        return float(value)
-
-
-def _limits(texts: list[str], groups: list[str], nulls: int) -> list[Limit]:
-    limits: list[Limit] = []
-    for text in texts:
-        name, _, number = text.partition("=")
-        group, _, quantity = name.partition(".")
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if quantity not in QUANTITIES or name.endswith(".") or not math.isfinite(value) or value < 0:
-            known = ", ".join(f"similarity.{one}" for one in QUANTITIES if one)
-            raise InputError(f"--fail-above takes GROUP=LIMIT such as similarity=0.3, or {known}; got {text!r}")
-        if group not in groups:
-            raise InputError(f"--fail-above takes one of the groups {','.join(groups)}; got {group!r}")
-        if name in [limit.name for limit in limits]:
-            raise InputError(f"--fail-above takes each number once; got {name!r} twice")
-        if not quantity and nulls == 0:
-            raise InputError(f"--fail-above {text} is a share of the null; set --nulls to at least 1")
-        limits.append(Limit(group, quantity, value))
-    return limits
 
 
 def _check_rows_out(path: Path, groups: list[str]) -> None:

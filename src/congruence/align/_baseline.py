@@ -1,0 +1,224 @@
+"""A baseline: a sample of rows, stored with ids, model, settings and versions, that later embeddings are checked by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence._saved import is_saved, read_saved, write_saved
+from congruence.align._options import CheckOptions
+from congruence.arrays import Array, listing, to_numpy
+from congruence.checks import check_integer, check_seed
+from congruence.errors import InputError
+from congruence.options import ReadOptions, reading, takes
+from congruence.result import versions
+from congruence.tables import Table, finite_table, honours, read_table
+from congruence.tables._arrays import IDS, TEXT_HEADER, VALUES
+from congruence.tables._pairing import joined_rows
+from congruence.tables._sampling import sample_by_hash
+from congruence.tables.inputs import LEAST_ROWS, read_runs
+from congruence.tables.table import duplicates, in_one_kind, is_frame
+
+ROWS = 1000
+POSITIONS = "Metadata_position"  # of the rows of a table without ids
+POLICY = ("allow", "tolerance", "margin", "normalize")  # options that a check takes from its baseline
+EMBEDDERS = ("torch", "transformers", "tokenizers", "sentence-transformers")  # libraries that make embeddings
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """The rows of a baseline, and what was known when they were saved.
+
+    Parameters
+    ----------
+    table : Table
+        The rows, with their ids where the table had some.
+    of : int
+        The number of rows of the table that they were sampled from.
+    settings : mapping of str
+        The options for reading and for judging that were given, which checks use unless they are given others.
+    versions : mapping of str to str
+        Of the libraries that were installed.
+    model_name : str, optional
+        The name of the model.
+    positions : array of shape (n,), optional
+        Where the rows stood in the table, if they are a sample without ids.
+    """
+
+    table: Table
+    of: int
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    model_name: str | None = None
+    positions: Array | None = None
+
+    def __repr__(self) -> str:
+        of = f" of {self.of}" if self.of > self.table.n else ""
+        return f"<Baseline of {self.model_name or 'a model'}: {self.table.n}{of} rows x {self.table.d}>"
+
+    def pick(self, new: Table) -> Table:
+        """The rows of a new table that may be those of the baseline: all, if the baseline is no sample."""
+        if self.positions is not None:
+            if new.n != self.of:
+                raise InputError(
+                    f"the baseline has rows of a table with {self.of} rows and without ids, but new has {new.n} rows; "
+                    "save a baseline with ids (id=, --id)"
+                )
+            return _take(new, self.positions)
+        if new.ids is None or self.table.ids is None or self.of == self.table.n:
+            return new
+        ids, known = in_one_kind([new.ids, self.table.ids])
+        return _take(new, np.flatnonzero(np.isin(ids, known)))
+
+    def describe(self, new: Table) -> dict[str, Any]:
+        """The baseline as an entry of the settings, with the number of its rows that a new table lacks."""
+        missing = 0
+        if new.ids is not None and self.table.ids is not None:
+            ids, known = in_one_kind([new.ids, self.table.ids])
+            missing = int((~np.isin(known, ids)).sum())
+        of = {"rows": self.table.n, "of": self.of, "missing": missing}
+        return of | {"model_name": self.model_name, "versions": dict(self.versions)}
+
+
+@takes(CheckOptions)
+def save_baseline(x: Any, path: str | Path, *, options: CheckOptions) -> Baseline:
+    """Save a sample of rows as the baseline of later checks.
+
+    Rows are sampled by a hash of their ids and the seed, as ``compare(..., rows=)`` does: the same rows in any order.
+    Without ids they are sampled by their position, and only tables with as many rows can be checked.
+
+    Parameters
+    ----------
+    x : array, table, frame or path
+        The embeddings.
+    path : str or Path
+        A .safetensors file, which is replaced if it exists. `read_table` reads its rows as well.
+
+    Returns
+    -------
+    Baseline
+    """
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise InputError(f"a baseline is a .safetensors file; got {path}")
+    size = ROWS if options.rows is None else check_integer("rows", options.rows, LEAST_ROWS)
+    table = read_runs([x], ["baseline"], reading(options))[0]
+    if table.ids is not None and len(np.unique(table.ids)) < table.n:
+        raise InputError(f"ids of a baseline must be distinct, but some repeat: {duplicates(list(table.ids))}")
+    cluster = _clusters(table, options.cluster)
+    seed = check_seed(options.seed)
+    sample = sample_by_hash(table.n, size, seed, ids=table.ids, cluster=cluster)
+    rows = finite_table(table if sample is None else _take(table, sample.rows), drop_missing=options.drop_missing)
+    positions = sample.rows if sample is not None and table.ids is None else None
+    if positions is not None and rows.n < len(positions):
+        raise InputError("drop_missing needs ids: without them, rows that are left out cannot be told from others")
+    if rows.n < LEAST_ROWS:
+        raise InputError(f"a baseline needs at least {LEAST_ROWS} rows; got {rows.n}")
+    given = {name: getattr(options, name) for name in (*(f.name for f in fields(ReadOptions)), *POLICY)}
+    baseline = Baseline(
+        table=Table(to_numpy(rows.values), "baseline", rows.ids, path=path, notes=table.notes),
+        of=table.n,
+        settings={name: _as_json(value) for name, value in given.items() if value is not None},
+        versions=installed(),
+        model_name=options.model_name,
+        positions=positions,
+    )
+    _write(baseline, path, {"seed": seed, "sampled": None if sample is None else sample.note})
+    return baseline
+
+
+def _write(baseline: Baseline, path: Path, more: Mapping[str, Any]) -> None:
+    table = baseline.table
+    header = {name: getattr(baseline, name) for name in ("model_name", "of", "settings", "versions")} | dict(more)
+    tensors, text = {VALUES: table.values}, {}
+    if baseline.positions is not None:
+        tensors[POSITIONS] = baseline.positions.astype(np.int64)
+    if table.ids is not None and table.ids.dtype.kind == "i":
+        tensors[IDS] = table.ids
+    elif table.ids is not None:
+        text[TEXT_HEADER] = json.dumps({IDS: table.ids.tolist()})
+    write_saved(path, "baseline", header, tensors, text)
+
+
+def load_baseline(path: str | Path) -> Baseline:
+    """Load a baseline that `save_baseline` wrote; nothing in the file is executed."""
+    header, _ = read_saved(path, kinds=("baseline",), what="a baseline")
+    table = read_table(path, name="baseline")
+    of, kept = header.get("of"), {name: header.get(name) or {} for name in ("settings", "versions")}
+    positions = table.metadata.get(POSITIONS)
+    if type(of) is not int or of < table.n or not all(isinstance(one, dict) for one in kept.values()):
+        raise InputError(f"{path} is damaged: its header does not describe {table.n} rows")
+    if positions is not None and not np.isin(positions, np.arange(of)).all():
+        raise InputError(f"{path} is damaged: it has rows at positions beyond {of}")
+    return Baseline(replace(table, metadata={}), of, model_name=header.get("model_name"), positions=positions, **kept)
+
+
+def as_baseline(x: Any) -> Baseline | None:
+    """The baseline itself, or that in a file; None for other runs, which are read as tables."""
+    if isinstance(x, Baseline):
+        return x
+    if not isinstance(x, str | Path) or Path(x).suffix != ".safetensors":
+        return None
+    if not Path(x).exists():
+        raise InputError(f"there is no baseline {x}; make it with 'congruence check FILE --save {x}' or save_baseline")
+    return load_baseline(x) if is_saved(x, "baseline") else None
+
+
+def remembered(baseline: Baseline | None, new: Any, options: CheckOptions) -> CheckOptions:
+    """The options with those of the baseline where none are given; for reading, where `new` has named columns."""
+    saved = {} if baseline is None else dict(baseline.settings)
+    columns = is_frame(new) or (isinstance(new, str | Path) and honours(new, "features"))
+    if not columns or any(value is not None for value in reading(options).values()):
+        saved = {name: value for name, value in saved.items() if name in POLICY}
+    known = {f.name for f in fields(CheckOptions)}
+    return replace(
+        options, **{name: value for name, value in saved.items() if name in known and getattr(options, name) is None}
+    )
+
+
+def installed() -> dict[str, str]:
+    """The versions of the libraries that affect embeddings and their comparison."""
+    found = dict(versions())
+    for name in EMBEDDERS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def version_notes(before: Mapping[str, str]) -> list[str]:
+    """A note that names the libraries whose versions differ from those of the baseline."""
+    now = installed()
+    changed = [
+        f"{name} {before[name]} -> {now[name]}" for name in before if now.get(name, before[name]) != before[name]
+    ]
+    return [f"Versions differ from those of the baseline: {listing(changed, 12)}."] if changed else []
+
+
+def _clusters(table: Table, cluster: Any) -> Array | None:
+    if isinstance(cluster, str):
+        name = next((one for one in (cluster, f"Metadata_{cluster}") if one in table.metadata), None)
+        if name is None:
+            raise InputError(f"cluster names no metadata column of the table; got {cluster!r}")
+        cluster = table.metadata[name]
+    return joined_rows(cluster, table, "cluster", 1, np.arange(table.n))
+
+
+def _take(table: Table, index: Array) -> Table:
+    return replace(
+        table,
+        values=table.values[index],
+        ids=None if table.ids is None else table.ids[index],
+        metadata={name: column[index] for name, column in table.metadata.items()},
+    )
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

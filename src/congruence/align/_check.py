@@ -1,0 +1,116 @@
+"""`check`: did embeddings change since a baseline was saved? For continuous integration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from congruence.align._allowed import judge_allowed
+from congruence.align._baseline import Baseline, as_baseline, remembered, version_notes
+from congruence.align._compare import compare_pair
+from congruence.align._options import ALLOWED, CheckOptions, CompareOptions
+from congruence.align._run_statistics import RunStatistics, read_paired, squared_norms, sum_run
+from congruence.align.comparison import Comparison, Pair, Run
+from congruence.align.verdict import summarise
+from congruence.checks import check_choice, check_names, check_number
+from congruence.formatting import count
+from congruence.maps.groups import GROUPS
+from congruence.maps.nearness import Protocol
+from congruence.options import reading, takes
+from congruence.progress import Progress, Steps
+from congruence.result import recorded
+from congruence.rows.algebra import decomposing_on
+from congruence.tables import Table
+from congruence.tables.inputs import read_runs
+
+TOLERANCE, MARGIN = 0.01, 0.1
+NULLS = 5  # re-pairings, one for each fold: a quarter of those of `compare`, for the same number of scored rows in each
+FIRST = ("identity",)  # the only group that is fitted if the rows did not change
+
+
+@takes(CheckOptions)
+def check(new: Any, baseline: Any, *, options: CheckOptions, progress: Progress | None = None) -> Comparison:
+    """Decide whether embeddings changed since a baseline: not at all, by rounding, by a rotation, or really.
+
+    Only what the answer needs is computed: where rows agree without any map, no map is fitted.
+
+    Parameters
+    ----------
+    new : array, table, frame or path
+        The embeddings to check.
+    baseline : Baseline, or array, table, frame or path
+        What they are compared with: a file written by `save_baseline` (``congruence check --save``), or the
+        earlier embeddings themselves. Rows are paired by id where both have ids.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    cluster : array of shape (n,), or name of a metadata column, optional
+        Rows of one cluster (patient, plate, document) stay together in folds, null and bootstrap.
+    tolerance : float, optional
+        The largest share of the baseline's variance that may change beside the allowed map; 0.01 unless the baseline
+        was saved with another. Rounding to float16 changes less than 1e-6, to int8 about 1e-4.
+
+    Returns
+    -------
+    Comparison
+        With one pair, new -> baseline. Its `status` is "holds" if the difference is within `allow` and the tolerance.
+        MCC, CKA and neighbour overlap are not computed. ``settings["baseline"]`` holds the number of missing rows.
+    """
+    saved = as_baseline(baseline)
+    options = remembered(saved, new, options)
+    allow = check_choice("allow", "identity" if options.allow is None else options.allow, ALLOWED)
+    tolerance = TOLERANCE if options.tolerance is None else check_number("tolerance", options.tolerance, 0, 1)
+    margin = MARGIN if options.margin is None else check_number("margin", options.margin, 0, open_low=True)
+    asked = check_names("groups", options.groups, GROUPS, shortcuts={"all": GROUPS}, least=0)
+    shared = {name: getattr(options, name) for name in ("cluster", "drop_missing", "rows", "normalize", "seed")}
+    settings = CompareOptions(tolerance=tolerance, margin=margin, nulls=NULLS, **shared)
+    if saved is None:
+        table, rows_before = read_runs([new, baseline], ["new", "baseline"], reading(options))
+        kept = Baseline(rows_before, rows_before.n, {}, {})
+    else:
+        table, kept = read_runs([new], ["new"], reading(options))[0], saved
+    runs = {"new": kept.pick(table), "baseline": kept.table}
+    inputs, rows, plan, method = read_paired(runs, settings)
+    step = Steps(progress, {"preparing": 2, "": 1 + settings.nulls, "similarities": 1})
+    with decomposing_on(method["device"]):
+        source, target = (sum_run(name, one, plan) for name, one in zip(inputs.names, rows, strict=True))
+        pair = _judge(source, target, tuple({*FIRST, *asked}), allow, plan, settings, step)
+        if pair.verdict.status != "holds" and len(pair.groups) < len(GROUPS):
+            pair = _judge(source, target, GROUPS, allow, plan, settings, step)
+    return Comparison(
+        runs=[Run(run.name, n, run.rows.d) for run, n in zip((source, target), (table.n, kept.table.n), strict=True)],
+        pairs=[pair],
+        headlines=summarise([pair]),
+        notes=(*inputs.notes, *_notes(kept, table, options.model_name), *pair.notes),
+        settings={"allow": allow, "tolerance": tolerance, "margin": margin, "groups": list(pair.groups)}
+        | {"baseline": kept.describe(table), "model_name": options.model_name}
+        | method
+        | recorded(inputs.files),
+        ids=inputs.ids,
+        id_name=inputs.id_name,
+        types=inputs.types,
+        metadata=inputs.metadata,
+    )
+
+
+def _judge(
+    source: RunStatistics,
+    target: RunStatistics,
+    groups: tuple[str, ...],
+    allow: str,
+    plan: Protocol,
+    options: CompareOptions,
+    step: Steps,
+) -> Pair:
+    pair = compare_pair(source, target, [g for g in GROUPS if g in groups], (), plan, options, step, brief=True)
+    lengths = [run.cached(squared_norms) for run in (source, target)]
+    return replace(pair, verdict=judge_allowed(pair, lengths, allow, options.tolerance))
+
+
+def _notes(kept: Baseline, new: Table, model_name: str | None) -> list[str]:
+    """Notes on the baseline: other numbers of rows, another model, other versions of libraries."""
+    notes = []
+    if kept.of > kept.table.n and new.n != kept.of:
+        notes.append(f"new has {count(new.n, 'row')}; the baseline was sampled from {kept.of}.")
+    if model_name is not None and kept.model_name is not None and model_name != kept.model_name:
+        notes.append(f"The model is {model_name}; the baseline is of {kept.model_name}.")
+    return notes + version_notes(kept.versions)
