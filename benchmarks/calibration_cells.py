@@ -8,6 +8,7 @@ from typing import Any
 
 import calibration_evaluate
 import calibration_truths as truths
+from calibration_check import checks
 from calibration_deconfound import deconfounding
 from calibration_mechanism import mechanism
 from calibration_mixture import mixture
@@ -264,7 +265,7 @@ def layers() -> Iterator[Cell]:
 
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
-    "moved": moved_rows, "coverage": coverage, "layers": layers, "resolve": resolve,
+    "moved": moved_rows, "coverage": coverage, "check": checks, "layers": layers, "resolve": resolve,
     **calibration_evaluate.SECTIONS, "deconfound": deconfounding, "mechanism": mechanism, "mixture": mixture,
     "translate": translating,
     "unpaired": unpaired,

@@ -30,16 +30,22 @@ CLAIMS = {
 MARKS = {"fails": "❌", "ambiguous": "⚠️", "unknown": "❔", "holds": "✅"}
 
 
-def judge_allowed(pair: Pair, squared_lengths: Sequence[Float], allow: str, tolerance: float) -> PairVerdict:
+def judge_allowed(
+    pair: Pair, squared_lengths: Sequence[Float], typical: float, allow: str, tolerance: float
+) -> PairVerdict:
     """Decide whether the difference of a pair is within a group of maps, from its errors and its verdict.
 
     Rows that agree within the tolerance without a map hold, whatever is allowed. With a rotation allowed, the verdict
     of `compare` decides (for "rigid", the rows must also agree without a scale); otherwise the share of the variance
-    that the allowed maps leave, with its interval. `squared_lengths` are those of the source and of the target.
+    that the allowed maps leave, with its interval. `squared_lengths` are those of the source and of the target, and
+    `typical` is the share of its variance by which the median dimension changed: a change is not hidden by one
+    dimension, or a few rows, that hold most of the variance.
     """
     far = far_rows(*squared_lengths)
     smaller = [pair.groups[g] for g in ALLOWED[: ALLOWED.index(allow) + 1] if g in pair.groups]
     lefts = [unexplained(near, pair.diameter, squared_lengths[1], far) for near in smaller]
+    if typical > max(lefts[0].mean, tolerance):
+        lefts[0] = HeldOut(typical, typical, typical)
     verdict, near, left = pair.verdict, smaller[-1], lefts[-1]
     first = next((i for i, one in enumerate(lefts) if smaller[i].group in ALLOWED[:2] and one.high <= tolerance), None)
     if first is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from congruence.align._allowed import judge_allowed
 from congruence.align._baseline import Baseline, as_baseline, remembered, version_notes
 from congruence.align._compare import compare_pair
@@ -12,6 +14,7 @@ from congruence.align._options import ALLOWED, CheckOptions, CompareOptions
 from congruence.align._run_statistics import RunStatistics, read_paired, squared_norms, sum_run
 from congruence.align.comparison import Comparison, Pair, Run
 from congruence.align.verdict import summarise
+from congruence.arrays import row_chunks, to_numpy
 from congruence.checks import check_choice, check_names, check_number
 from congruence.formatting import count
 from congruence.maps.groups import GROUPS
@@ -20,6 +23,7 @@ from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.algebra import decomposing_on
+from congruence.rows.engine import chunk_bytes
 from congruence.tables import Table
 from congruence.tables.inputs import read_runs
 
@@ -103,7 +107,21 @@ def _judge(
 ) -> Pair:
     pair = compare_pair(source, target, [g for g in GROUPS if g in groups], (), plan, options, step, brief=True)
     lengths = [run.cached(squared_norms) for run in (source, target)]
-    return replace(pair, verdict=judge_allowed(pair, lengths, allow, options.tolerance))
+    typical = _changed_dimensions(source, target)
+    return replace(pair, verdict=judge_allowed(pair, lengths, typical, allow, options.tolerance))
+
+
+def _changed_dimensions(source: RunStatistics, target: RunStatistics) -> float:
+    """The share of its variance by which the median dimension of the target changed; NaN for other widths."""
+    x, y = source.rows, target.rows
+    if x.d != y.d:
+        return float("nan")
+    shift, left = x.mean - y.mean, np.zeros(y.d)
+    for part in row_chunks(y.n, y.d, chunk_bytes(y.device)):
+        difference = to_numpy(x.take(part) - y.take(part)) + shift
+        left += np.square(difference).sum(0)
+    varies = np.diag(target.spread.scatter) > y.n * y.rounding**2
+    return float(np.median(left[varies] / np.diag(target.spread.scatter)[varies]))
 
 
 def _notes(kept: Baseline, new: Table, model_name: str | None) -> list[str]:
