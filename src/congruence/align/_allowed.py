@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from congruence.align._options import ALLOWED
 from congruence.align.comparison import PairVerdict
-from congruence.align.verdict import HEADLINES, UP_TO, count_moved, far_rows, result_in_words
+from congruence.align.verdict import HEADLINES, UP_TO, count_moved, result_in_words
 from congruence.formatting import fixed, percent
 from congruence.maps.nearness import HeldOut
 from congruence.result import Finding, Status
@@ -30,47 +29,52 @@ CLAIMS = {
 MARKS = {"fails": "❌", "ambiguous": "⚠️", "unknown": "❔", "holds": "✅"}
 
 
-def judge_allowed(
-    pair: Pair, squared_lengths: Sequence[Float], typical: float, allow: str, tolerance: float
-) -> PairVerdict:
+@dataclass(frozen=True)
+class Spread:
+    """Where the variance of the baseline lies, so that a few rows or dimensions do not hide a change of the others."""
+
+    squared_lengths: Float  # (n,) of the centred rows
+    far: Array  # the rows, mostly none, that are far from all others and hold most of the variance
+    rest: float  # the sum of the squared lengths of the others, around their own mean
+    typical: float  # the share of its variance by which the median dimension changed; NaN for other widths
+
+
+def judge_allowed(pair: Pair, spread: Spread, allow: str, tolerance: float) -> PairVerdict:
     """Decide whether the difference of a pair is within a group of maps, from its errors and its verdict.
 
     Rows that agree within the tolerance without a map hold, whatever is allowed. With a rotation allowed, the verdict
     of `compare` decides (for "rigid", the rows must also agree without a scale); otherwise the share of the variance
-    that the allowed maps leave, with its interval. `squared_lengths` are those of the source and of the target, and
-    `typical` is the share of its variance by which the median dimension changed: a change is not hidden by one
-    dimension, or a few rows, that hold most of the variance.
+    that the allowed maps leave, with its interval.
     """
-    far = far_rows(*squared_lengths)
     smaller = [pair.groups[g] for g in ALLOWED[: ALLOWED.index(allow) + 1] if g in pair.groups]
-    lefts = [unexplained(near, pair.diameter, squared_lengths[1], far) for near in smaller]
-    if typical > max(lefts[0].mean, tolerance):
-        lefts[0] = HeldOut(typical, typical, typical)
+    lefts = [_unexplained(near, pair.diameter, spread) for near in smaller]
     verdict, near, left = pair.verdict, smaller[-1], lefts[-1]
     first = next((i for i, one in enumerate(lefts) if smaller[i].group in ALLOWED[:2] and one.high <= tolerance), None)
     if first is not None:
         near, left = smaller[first], lefts[first]
         status: Status = "holds"
-        headline = HEADLINES["permutation"] if near.group == "permutation" else _unchanged(near, left)
+        shifted = HEADLINES["shift"] if verdict.headline == HEADLINES["shift"] else HEADLINES["permutation"]
+        headline = shifted if near.group == "permutation" else _unchanged(near, left)
     elif near.group == "similarity" or (near.group == "rigid" and verdict.status != "holds") or left.high <= tolerance:
         return replace(verdict, finding=replace(verdict.finding, claim=CLAIMS[allow]))
     else:
         status = "fails" if left.low > tolerance else "ambiguous"
         headline = _changed(verdict) if status == "fails" else "The change is about as large as the tolerance."
-    moved = count_moved(near.errors * pair.diameter, squared_lengths[1])
+    moved = count_moved(near.errors * pair.diameter, spread.squared_lengths)
     if moved and status != "fails":
         headline = f"{headline.removesuffix('.')}, except for {moved} of {pair.n} rows."
     return PairVerdict(_finding(pair, near, left, status, allow, tolerance), verdict.group, headline, moved)
 
 
-def unexplained(near: Nearness, diameter: float, squared_lengths: Float, far: Array) -> HeldOut:
-    """The share of the variance that is left after a map, with its interval; the larger one without far rows."""
+def _unexplained(near: Nearness, diameter: float, spread: Spread) -> HeldOut:
+    """The share of the variance that is left after a map, with its interval; or that of other rows or dimensions."""
     left = HeldOut(1 - near.r2.mean, 1 - near.r2.high, 1 - near.r2.low)
-    if not len(far):
-        return left
-    rest = np.delete(np.arange(len(squared_lengths)), far)
-    share = float(((near.errors[rest] * diameter) ** 2).sum() / max(squared_lengths[rest].sum(), np.finfo(float).tiny))
-    return HeldOut(share, share, share) if share > left.mean else left
+    others = [spread.typical] if near.group == "identity" else []
+    if len(spread.far):
+        errors = np.delete(near.errors, spread.far) * diameter
+        others.append(float((errors**2).sum()) / max(spread.rest, np.finfo(float).tiny))
+    largest = max((share for share in others if share > left.high), default=None)
+    return left if largest is None else HeldOut(largest, largest, largest)
 
 
 def _unchanged(near: Nearness, left: HeldOut) -> str:

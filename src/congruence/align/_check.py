@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align._allowed import judge_allowed
+from congruence.align._allowed import Spread, judge_allowed
 from congruence.align._baseline import Baseline, as_baseline, remembered, version_notes
 from congruence.align._compare import compare_pair
 from congruence.align._options import ALLOWED, CheckOptions, CompareOptions
 from congruence.align._run_statistics import RunStatistics, read_paired, squared_norms, sum_run
 from congruence.align.comparison import Comparison, Pair, Run
-from congruence.align.verdict import summarise
+from congruence.align.verdict import far_rows, summarise
 from congruence.arrays import row_chunks, to_numpy
 from congruence.checks import check_choice, check_names, check_number
 from congruence.formatting import count
@@ -106,9 +106,15 @@ def _judge(
     step: Steps,
 ) -> Pair:
     pair = compare_pair(source, target, [g for g in GROUPS if g in groups], (), plan, options, step, brief=True)
-    lengths = [run.cached(squared_norms) for run in (source, target)]
-    typical = _changed_dimensions(source, target)
-    return replace(pair, verdict=judge_allowed(pair, lengths, typical, allow, options.tolerance))
+    return replace(pair, verdict=judge_allowed(pair, _spread(source, target), allow, options.tolerance))
+
+
+def _spread(source: RunStatistics, target: RunStatistics) -> Spread:
+    lengths = target.cached(squared_norms)
+    far = far_rows(source.cached(squared_norms), lengths)
+    moved = to_numpy(target.rows.take(far)).sum(0)  # by which the mean of the others differs, times their number
+    rest = np.delete(lengths, far).sum() - np.square(moved).sum() / max(len(lengths) - len(far), 1)
+    return Spread(lengths, far, float(rest), _changed_dimensions(source, target))
 
 
 def _changed_dimensions(source: RunStatistics, target: RunStatistics) -> float:
