@@ -33,6 +33,14 @@ def test_the_benchmark_of_compare_runs_beside_its_peers(tmp_path, run):
         assert float(rows[what]["cold_cpu_s"]) > float(rows[what]["cpu_s"]) > 0
 
 
+def test_the_benchmark_of_check_runs_and_the_exit_codes_are_right(tmp_path, run):
+    run("check.py", "--quick", "--out", tmp_path / "check.csv")
+    with (tmp_path / "check.csv").open() as handle:
+        codes = {(row["what"], row["allow"]): row["exit_code"] for row in csv.DictReader(handle)}
+    assert codes["float16", "identity"] == codes["rotated", "similarity"] == "0"
+    assert codes["rotated", "identity"] == codes["changed", "identity"] == codes["changed", "similarity"] == "1"
+
+
 def test_the_benchmark_of_compare_on_a_gpu_runs_without_one(tmp_path, run):
     run("compare.py", "--gpu", "--quick", "--out", tmp_path / "gpu.csv")
     with (tmp_path / "gpu.csv").open() as handle:

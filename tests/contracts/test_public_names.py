@@ -22,6 +22,7 @@ REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 NAMES = [name for name in congruence.__all__ if name != "__version__"]
 VERBS = {
     "compare": "compare",
+    "check": "check",
     "compare_layers": "layers",
     "translate": "translate",
     "resolve": "resolve",

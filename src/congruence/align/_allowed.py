@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from congruence.align._options import ALLOWED
 from congruence.align.comparison import PairVerdict
-from congruence.align.verdict import HEADLINES, UP_TO, count_moved, result_in_words
+from congruence.align.verdict import DRAWS, HEADLINES, UP_TO, count_moved, result_in_words
 from congruence.formatting import fixed, percent
 from congruence.maps.nearness import HeldOut
 from congruence.result import Finding, Status
+from congruence.stats.intervals import bootstrap_ratio
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
@@ -34,6 +36,7 @@ class Spread:
     """Where the variance of the baseline lies, so that a few rows or dimensions do not hide a change of the others."""
 
     squared_lengths: Float  # (n,) of the centred rows
+    unit: Array  # (n,) the cluster of each row
     far: Array  # the rows, mostly none, that are far from all others and hold most of the variance
     rest: float  # the sum of the squared lengths of the others, around their own mean
     typical: float  # the share of its variance by which the median dimension changed; NaN for other widths
@@ -61,14 +64,19 @@ def judge_allowed(pair: Pair, spread: Spread, allow: str, tolerance: float) -> P
         status = "fails" if left.low > tolerance else "ambiguous"
         headline = _changed(verdict) if status == "fails" else "The change is about as large as the tolerance."
     moved = count_moved(near.errors * pair.diameter, spread.squared_lengths)
-    if moved and status != "fails":
+    if moved and status == "holds":
         headline = f"{headline.removesuffix('.')}, except for {moved} of {pair.n} rows."
+    elif moved:
+        headline += f" Unrelated to those of the baseline: {moved} of {pair.n} rows."
     return PairVerdict(_finding(pair, near, left, status, allow, tolerance), verdict.group, headline, moved)
 
 
 def _unexplained(near: Nearness, diameter: float, spread: Spread) -> HeldOut:
     """The share of the variance that is left after a map, with its interval; or that of other rows or dimensions."""
     left = HeldOut(1 - near.r2.mean, 1 - near.r2.high, 1 - near.r2.low)
+    if math.isnan(left.high):  # in some bootstrap samples no row changed
+        errors = np.square(near.errors * diameter)
+        left = HeldOut(left.mean, *bootstrap_ratio(errors, spread.squared_lengths, spread.unit, DRAWS, 0))
     others = [spread.typical] if near.group == "identity" else []
     if len(spread.far):
         errors = np.delete(near.errors, spread.far) * diameter

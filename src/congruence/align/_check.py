@@ -106,15 +106,15 @@ def _judge(
     step: Steps,
 ) -> Pair:
     pair = compare_pair(source, target, [g for g in GROUPS if g in groups], (), plan, options, step, brief=True)
-    return replace(pair, verdict=judge_allowed(pair, _spread(source, target), allow, options.tolerance))
+    return replace(pair, verdict=judge_allowed(pair, _spread(source, target, plan), allow, options.tolerance))
 
 
-def _spread(source: RunStatistics, target: RunStatistics) -> Spread:
+def _spread(source: RunStatistics, target: RunStatistics, plan: Protocol) -> Spread:
     lengths = target.cached(squared_norms)
     far = far_rows(source.cached(squared_norms), lengths)
     moved = to_numpy(target.rows.take(far)).sum(0)  # by which the mean of the others differs, times their number
     rest = np.delete(lengths, far).sum() - np.square(moved).sum() / max(len(lengths) - len(far), 1)
-    return Spread(lengths, far, float(rest), _changed_dimensions(source, target))
+    return Spread(lengths, plan.unit, far, float(rest), _changed_dimensions(source, target))
 
 
 def _changed_dimensions(source: RunStatistics, target: RunStatistics) -> float:
