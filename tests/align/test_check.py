@@ -151,6 +151,8 @@ def test_missing_rows_new_rows_another_model_and_other_versions_are_said(old, tm
 
 def test_rows_without_ids_are_found_by_their_position(old, tmp_path):
     path = tmp_path / "b.safetensors"
+    lengths = np.random.default_rng(0).permutation(300)  # distinct integers are no ids
+    assert save_baseline(Table(old, "x", metadata={"length": lengths}), path, rows=50).table.ids is None
     save_baseline(old, path, rows=50)
     result = check(old.astype(np.float16), path)
     assert (result.status, result.pairs[0].n) == ("holds", 50)
@@ -182,8 +184,14 @@ def test_what_was_accepted_is_kept_with_the_baseline_and_can_be_overridden(old, 
     [
         (lambda x, path: save_baseline(x, path / "b.parquet"), "a baseline is a .safetensors file"),
         (lambda x, path: save_baseline(x[:3], path / "b.safetensors"), "at least 4 rows; got 3"),
-        (lambda x, path: save_baseline(Table(x, "x", IDS[:1].repeat(300)), path / "b.safetensors"), "must be distinct"),
-        (lambda x, path: save_baseline(x, path / "b.safetensors", cluster="plate"), "names no metadata column"),
+        (
+            lambda x, path: save_baseline(Table(x, "x", IDS[:1].repeat(300)), path / "b.safetensors"),
+            "ids more than once",
+        ),
+        (
+            lambda x, path: save_baseline(x, path / "b.safetensors", cluster="plate"),
+            "no table has a metadata column 'plate'",
+        ),
         (lambda x, path: check(x, path / "no.safetensors"), "there is no baseline .*no.safetensors; make it with"),
         (lambda x, path: check(x, x, allow="rotation"), "allow must be one of 'identity'"),
         (lambda x, path: check(x, x, tolerance=2), "tolerance must be"),
@@ -208,8 +216,19 @@ def test_damaged_headers_are_refused(old, tmp_path):
         check(old, path)
 
 
+def test_rows_with_nan_are_refused_or_left_out(old, tmp_path):
+    x, path = old.copy(), tmp_path / "b.safetensors"
+    x[3] = np.nan
+    with pytest.raises(InputError, match="NaN"):
+        save_baseline(x, path)
+    assert save_baseline(x, path, drop_missing=True).table.n == 299
+    assert check(x, path, drop_missing=True).status == "holds"
+
+
 def test_clusters_are_sampled_whole(old, tmp_path):
     plate = np.repeat(np.arange(30), 10)
-    saved = save_baseline(Table(old, "x", IDS, {"plate": plate}), tmp_path / "b.safetensors", cluster="plate", rows=45)
-    sizes = np.unique(plate[np.isin(IDS, saved.table.ids)], return_counts=True)[1]
-    assert list(sizes) == [10] * 5
+    table = Table(old, "x", IDS, {"plate": plate})
+    for cluster in ("plate", plate):
+        saved = save_baseline(table, tmp_path / "b.safetensors", cluster=cluster, rows=45)
+        sizes = np.unique(plate[np.isin(IDS, saved.table.ids)], return_counts=True)[1]
+        assert list(sizes) == [10] * 5

@@ -18,12 +18,10 @@ from congruence.checks import check_integer, check_seed
 from congruence.errors import InputError
 from congruence.options import ReadOptions, reading, takes
 from congruence.result import versions
-from congruence.tables import Table, finite_table, honours, read_table
+from congruence.tables import Table, honours, pair_tables, read_table
 from congruence.tables._arrays import IDS, TEXT_HEADER, VALUES
-from congruence.tables._pairing import joined_rows
-from congruence.tables._sampling import sample_by_hash
 from congruence.tables.inputs import LEAST_ROWS, read_runs
-from congruence.tables.table import duplicates, in_one_kind, is_frame
+from congruence.tables.table import in_one_kind, is_frame
 
 ROWS = 1000
 POSITIONS = "Metadata_position"  # of the rows of a table without ids
@@ -108,34 +106,37 @@ def save_baseline(x: Any, path: str | Path, *, options: CheckOptions) -> Baselin
     if path.suffix != ".safetensors":
         raise InputError(f"a baseline is a .safetensors file; got {path}")
     size = ROWS if options.rows is None else check_integer("rows", options.rows, LEAST_ROWS)
+    check_seed(options.seed)
     table = read_runs([x], ["baseline"], reading(options))[0]
-    if table.ids is not None and len(np.unique(table.ids)) < table.n:
-        raise InputError(f"ids of a baseline must be distinct, but some repeat: {duplicates(list(table.ids))}")
-    cluster = _clusters(table, options.cluster)
-    seed = check_seed(options.seed)
-    sample = sample_by_hash(table.n, size, seed, ids=table.ids, cluster=cluster)
-    rows = finite_table(table if sample is None else _take(table, sample.rows), drop_missing=options.drop_missing)
-    positions = sample.rows if sample is not None and table.ids is None else None
-    if positions is not None and rows.n < len(positions):
-        raise InputError("drop_missing needs ids: without them, rows that are left out cannot be told from others")
-    if rows.n < LEAST_ROWS:
-        raise InputError(f"a baseline needs at least {LEAST_ROWS} rows; got {rows.n}")
+    cluster = options.cluster if isinstance(options.cluster, str) else ""
+    named = {name: table.metadata[name] for name in (cluster, f"Metadata_{cluster}") if name in table.metadata}
+    numbered = replace(table, metadata={**named, POSITIONS: np.arange(table.n)})  # no other column may become the id
+    sampled = pair_tables(  # with itself, which samples and checks the rows
+        [numbered, replace(numbered, name="again")],
+        cluster=options.cluster,
+        drop_missing=options.drop_missing,
+        rows=size,
+        seed=options.seed,
+    )
+    values = to_numpy(sampled.values[0])
+    if len(values) < LEAST_ROWS:
+        raise InputError(f"a baseline needs at least {LEAST_ROWS} rows; got {len(values)}")
     given = {name: getattr(options, name) for name in (*(f.name for f in fields(ReadOptions)), *POLICY)}
     baseline = Baseline(
-        table=Table(to_numpy(rows.values), "baseline", rows.ids, path=path, notes=table.notes),
+        table=Table(values, "baseline", sampled.ids, path=path, notes=table.notes),
         of=table.n,
         settings={name: _as_json(value) for name, value in given.items() if value is not None},
         versions=installed(),
         model_name=options.model_name,
-        positions=positions,
+        positions=sampled.metadata[POSITIONS] if sampled.ids is None and len(values) < table.n else None,
     )
-    _write(baseline, path, {"seed": seed, "sampled": None if sample is None else sample.note})
+    _write(baseline, path, options.seed)
     return baseline
 
 
-def _write(baseline: Baseline, path: Path, more: Mapping[str, Any]) -> None:
+def _write(baseline: Baseline, path: Path, seed: int) -> None:
     table = baseline.table
-    header = {name: getattr(baseline, name) for name in ("model_name", "of", "settings", "versions")} | dict(more)
+    header = {name: getattr(baseline, name) for name in ("model_name", "of", "settings", "versions")} | {"seed": seed}
     tensors, text = {VALUES: table.values}, {}
     if baseline.positions is not None:
         tensors[POSITIONS] = baseline.positions.astype(np.int64)
@@ -200,15 +201,6 @@ def version_notes(before: Mapping[str, str]) -> list[str]:
         f"{name} {before[name]} -> {now[name]}" for name in before if now.get(name, before[name]) != before[name]
     ]
     return [f"Versions differ from those of the baseline: {listing(changed, 12)}."] if changed else []
-
-
-def _clusters(table: Table, cluster: Any) -> Array | None:
-    if isinstance(cluster, str):
-        name = next((one for one in (cluster, f"Metadata_{cluster}") if one in table.metadata), None)
-        if name is None:
-            raise InputError(f"cluster names no metadata column of the table; got {cluster!r}")
-        cluster = table.metadata[name]
-    return joined_rows(cluster, table, "cluster", 1, np.arange(table.n))
 
 
 def _take(table: Table, index: Array) -> Table:
