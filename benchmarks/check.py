@@ -1,6 +1,6 @@
 """`congruence check` from a cold start: the whole command in a process of its own, for each outcome.
 
-`wall_s` and `cpu_s` include the start of Python and all imports; the best of five runs, with one thread: `wall_s`
+`wall_s` and `cpu_s` include the start of Python and all imports; the best of three runs, with one thread: `wall_s`
 is that of a quiet machine only where it is close to `cpu_s`. `load` is the machine's load average at the end.
 
     python benchmarks/check.py            # writes benchmarks/results/check.csv
@@ -86,7 +86,7 @@ def main():
         f"{platform.machine()}, {os.cpu_count()} cores, numpy {np.__version__}, python {platform.python_version()}"
     )
     done = []
-    for row in rows_of([(60, 4)] if arguments.quick else SIZES, 1 if arguments.quick else 5):
+    for row in rows_of([(60, 4)] if arguments.quick else SIZES, 1 if arguments.quick else 3):
         done.append({**row, "machine": machine})
         print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
     with arguments.out.open("w", newline="") as handle:

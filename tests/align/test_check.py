@@ -65,7 +65,9 @@ def test_what_is_allowed_holds_and_all_else_does_not(old, turn, case, allow):
 def test_only_what_the_answer_needs_is_fitted(old, turn):
     assert list(check(old, old).pairs[0].groups) == ["identity"]
     assert list(check(old, old, groups=["similarity"]).pairs[0].groups) == ["identity", "similarity"]
-    assert len(check(old @ turn, old).pairs[0].groups) == 6
+    seen = []
+    assert len(check(old @ turn, old, progress=lambda *step: seen.append(step)).pairs[0].groups) == 6
+    assert [done for _, done, _ in seen] == 2 * [1, 2, 3, 4, 5, 6]  # of the identity, then of all groups
 
 
 def test_a_change_as_large_as_the_tolerance_is_ambiguous(old):
@@ -109,6 +111,12 @@ def test_rows_that_changed_are_counted(old):
     result = check(new, old, tolerance=0.5)
     assert (result.status, result.pairs[0].verdict.moved) == ("holds", 1)
     assert result.headlines[0] == "Unchanged within the tolerance, except for 1 of 300 rows."
+
+
+def test_another_width_fails_and_is_said(old):
+    result = check(old[:, :5], old)
+    assert result.status == "fails"
+    assert result.notes[-1] == "new has 5 dimensions, the baseline 6; the narrower is padded with zeros."
 
 
 def test_a_collapse_fails_and_a_constant_baseline_is_refused(old):

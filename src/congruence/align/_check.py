@@ -51,7 +51,7 @@ def check(new: Any, baseline: Any, *, options: CheckOptions, progress: Progress 
         Rows of one cluster (patient, plate, document) stay together in folds, null and bootstrap.
     tolerance : float, optional
         The largest share of the baseline's variance that may change beside the allowed map; 0.01 unless the baseline
-        was saved with another. Rounding to float16 changes less than 1e-6, to int8 about 1e-4.
+        was saved with another. Rounding to float16 changes about 1e-7, to int8 about 1e-4.
 
     Returns
     -------
@@ -74,12 +74,11 @@ def check(new: Any, baseline: Any, *, options: CheckOptions, progress: Progress 
         table, kept = read_runs([new], ["new"], reading(options))[0], saved
     runs = {"new": kept.pick(table), "baseline": kept.table}
     inputs, rows, plan, method = read_paired(runs, settings)
-    step = Steps(progress, {"preparing": 2, "": 1 + settings.nulls, "similarities": 1})
     with decomposing_on(method["device"]):
         source, target = (sum_run(name, one, plan) for name, one in zip(inputs.names, rows, strict=True))
-        pair = _judge(source, target, tuple({*FIRST, *asked}), allow, plan, settings, step)
+        pair = _judge(source, target, tuple({*FIRST, *asked}), allow, plan, settings, progress)
         if pair.verdict.status != "holds" and len(pair.groups) < len(GROUPS):
-            pair = _judge(source, target, GROUPS, allow, plan, settings, step)
+            pair = _judge(source, target, GROUPS, allow, plan, settings, progress)
     return Comparison(
         runs=[Run(run.name, n, run.rows.d) for run, n in zip((source, target), (table.n, kept.table.n), strict=True)],
         pairs=[pair],
@@ -103,8 +102,9 @@ def _judge(
     allow: str,
     plan: Protocol,
     options: CompareOptions,
-    step: Steps,
+    progress: Progress | None,
 ) -> Pair:
+    step = Steps(progress, 1 + options.nulls)
     pair = compare_pair(source, target, [g for g in GROUPS if g in groups], (), plan, options, step, brief=True)
     return replace(pair, verdict=judge_allowed(pair, _spread(source, target, plan), allow, options.tolerance))
 
@@ -133,6 +133,8 @@ def _changed_dimensions(source: RunStatistics, target: RunStatistics) -> float:
 def _notes(kept: Baseline, new: Table, model_name: str | None) -> list[str]:
     """Notes on the baseline: other numbers of rows, another model, other versions of libraries."""
     notes = []
+    if new.d != kept.table.d:
+        notes.append(f"new has {new.d} dimensions, the baseline {kept.table.d}; the narrower is padded with zeros.")
     if kept.of > kept.table.n and new.n != kept.of:
         notes.append(f"new has {count(new.n, 'row')}; the baseline was sampled from {kept.of}.")
     if model_name is not None and kept.model_name is not None and model_name != kept.model_name:

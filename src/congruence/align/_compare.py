@@ -193,7 +193,8 @@ def compare_pair(
             _pair_notes(source, target, known, "similarity" if "similarity" in near else "rigid", plan, options)
         ),
     )
-    step(f"similarities of {name}")
+    if not brief:
+        step(f"similarities of {name}")
     return found
 
 
