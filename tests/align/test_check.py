@@ -202,6 +202,7 @@ def test_what_was_accepted_is_kept_with_the_baseline_and_can_be_overridden(old, 
         ),
         (lambda x, path: check(x, path / "no.safetensors"), "there is no baseline .*no.safetensors; make it with"),
         (lambda x, path: check(x, x, allow="rotation"), "allow must be one of 'identity'"),
+        (lambda x, path: save_baseline(x, path / "b.safetensors", allow="all"), "allow must be one of 'identity'"),
         (lambda x, path: check(x, x, tolerance=2), "tolerance must be"),
         (lambda x, path: check(x, x[1:]), "300"),
     ],
@@ -215,10 +216,16 @@ def test_damaged_headers_are_refused(old, tmp_path):
     from congruence._saved import write_saved
 
     path = tmp_path / "b.safetensors"
-    for header in ({"of": 3}, {"of": "300"}, {"of": 300, "settings": [1]}):
+    for header in ({"of": 3}, {"of": "300"}, {"of": 300, "settings": [1]}, {"of": 300, "model_name": 1}):
         write_saved(path, "baseline", header, {"values": old})
         with pytest.raises(InputError, match="is damaged: its header"):
             check(old, path)
+    write_saved(path, "baseline", {"of": 300, "settings": {"allow": {"a": 1}}}, {"values": old})
+    with pytest.raises(InputError, match="is damaged: its header"):
+        load(path)
+    write_saved(path, "baseline", {"of": 300, "settings": {"rows": 1, "allow": "all"}}, {"values": old})
+    with pytest.raises(InputError, match="allow must be one of"):
+        check(old, path)
     write_saved(path, "baseline", {"of": 300}, {"values": old[:2], "Metadata_position": np.array([0, 300])})
     with pytest.raises(InputError, match="at positions beyond 300"):
         check(old, path)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from congruence._saved import is_saved, read_saved, write_saved
-from congruence.align._options import CheckOptions
+from congruence.align._options import ALLOWED, CheckOptions
 from congruence.arrays import Array, listing, to_numpy
-from congruence.checks import check_integer, check_seed
+from congruence.checks import check_choice, check_integer, check_number, check_seed
 from congruence.errors import InputError
 from congruence.options import ReadOptions, reading, takes
 from congruence.result import versions
@@ -23,9 +23,10 @@ from congruence.tables._arrays import IDS, TEXT_HEADER, VALUES
 from congruence.tables.inputs import LEAST_ROWS, read_runs
 from congruence.tables.table import in_one_kind, is_frame
 
-ROWS = 1000
+ROWS, TOLERANCE, MARGIN = 1000, 0.01, 0.1
 POSITIONS = "Metadata_position"  # of the rows of a table without ids
 POLICY = ("allow", "tolerance", "margin", "normalize")  # options that a check takes from its baseline
+COLUMNS = tuple(field.name for field in fields(ReadOptions))
 EMBEDDERS = ("torch", "transformers", "tokenizers", "sentence-transformers")  # libraries that make embeddings
 
 
@@ -107,6 +108,7 @@ def save_baseline(x: Any, path: str | Path, *, options: CheckOptions) -> Baselin
         raise InputError(f"a baseline is a .safetensors file; got {path}")
     size = ROWS if options.rows is None else check_integer("rows", options.rows, LEAST_ROWS)
     check_seed(options.seed)
+    check_policy(options)
     table = read_runs([x], ["baseline"], reading(options))[0]
     cluster = options.cluster if isinstance(options.cluster, str) else ""
     named = {name: table.metadata[name] for name in (cluster, f"Metadata_{cluster}") if name in table.metadata}
@@ -121,7 +123,7 @@ def save_baseline(x: Any, path: str | Path, *, options: CheckOptions) -> Baselin
     values = to_numpy(sampled.values[0])
     if len(values) < LEAST_ROWS:
         raise InputError(f"a baseline needs at least {LEAST_ROWS} rows; got {len(values)}")
-    given = {name: getattr(options, name) for name in (*(f.name for f in fields(ReadOptions)), *POLICY)}
+    given = {name: getattr(options, name) for name in (*COLUMNS, *POLICY)}
     baseline = Baseline(
         table=Table(values, "baseline", sampled.ids, path=path, notes=table.notes),
         of=table.n,
@@ -151,13 +153,21 @@ def load_baseline(path: str | Path) -> Baseline:
     """Load a baseline that `save_baseline` wrote; nothing in the file is executed."""
     header, _ = read_saved(path, kinds=("baseline",), what="a baseline")
     table = read_table(path, name="baseline")
-    of, kept = header.get("of"), {name: header.get(name) or {} for name in ("settings", "versions")}
+    of, name = header.get("of"), header.get("model_name")
+    kept = {part: header.get(part) or {} for part in ("settings", "versions")}
     positions = table.metadata.get(POSITIONS)
-    if type(of) is not int or of < table.n or not all(isinstance(one, dict) for one in kept.values()):
+    plain = all(isinstance(one, dict) and all(map(_is_plain, one.values())) for one in kept.values())
+    if type(of) is not int or of < table.n or not plain or not isinstance(name, str | None):
         raise InputError(f"{path} is damaged: its header does not describe {table.n} rows")
-    if positions is not None and not np.isin(positions, np.arange(of)).all():
+    if positions is not None and not (positions.dtype.kind == "i" and ((positions >= 0) & (positions < of)).all()):
         raise InputError(f"{path} is damaged: it has rows at positions beyond {of}")
-    return Baseline(replace(table, metadata={}), of, model_name=header.get("model_name"), positions=positions, **kept)
+    return Baseline(replace(table, metadata={}), of, model_name=name, positions=positions, **kept)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a setting is text, a number or a list of texts."""
+    texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return texts or isinstance(value, str | int | float)
 
 
 def as_baseline(x: Any) -> Baseline | None:
@@ -177,10 +187,16 @@ def remembered(baseline: Baseline | None, new: Any, options: CheckOptions) -> Ch
     columns = is_frame(new) or (isinstance(new, str | Path) and honours(new, "features"))
     if not columns or any(value is not None for value in reading(options).values()):
         saved = {name: value for name, value in saved.items() if name in POLICY}
-    known = {f.name for f in fields(CheckOptions)}
-    return replace(
-        options, **{name: value for name, value in saved.items() if name in known and getattr(options, name) is None}
-    )
+    missing = [name for name in (*COLUMNS, *POLICY) if name in saved and getattr(options, name) is None]
+    return replace(options, **{name: saved[name] for name in missing})
+
+
+def check_policy(options: CheckOptions) -> tuple[str, float, float]:
+    """What a check allows, its tolerance and its margin, with their defaults."""
+    allow = check_choice("allow", "identity" if options.allow is None else options.allow, ALLOWED)
+    tolerance = check_number("tolerance", TOLERANCE if options.tolerance is None else options.tolerance, 0, 1)
+    margin = check_number("margin", MARGIN if options.margin is None else options.margin, 0, open_low=True)
+    return allow, tolerance, margin
 
 
 def installed() -> dict[str, str]:

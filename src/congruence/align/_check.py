@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from congruence.align._allowed import Spread, judge_allowed
-from congruence.align._baseline import Baseline, as_baseline, remembered, version_notes
+from congruence.align._baseline import Baseline, as_baseline, check_policy, remembered, version_notes
 from congruence.align._compare import compare_pair
-from congruence.align._options import ALLOWED, CheckOptions, CompareOptions
+from congruence.align._options import CheckOptions, CompareOptions
 from congruence.align._run_statistics import RunStatistics, read_paired, squared_norms, sum_run
 from congruence.align.comparison import Comparison, Pair, Run
 from congruence.align.verdict import far_rows, summarise
 from congruence.arrays import row_chunks, to_numpy
-from congruence.checks import check_choice, check_names, check_number
+from congruence.checks import check_names
 from congruence.formatting import count
 from congruence.maps.groups import GROUPS
 from congruence.maps.nearness import Protocol
@@ -27,7 +27,6 @@ from congruence.rows.engine import chunk_bytes
 from congruence.tables import Table
 from congruence.tables.inputs import read_runs
 
-TOLERANCE, MARGIN = 0.01, 0.1
 NULLS = 5  # re-pairings, one for each fold: a quarter of those of `compare`, for the same number of scored rows in each
 FIRST = ("identity",)  # the only group that is fitted if the rows did not change
 
@@ -61,9 +60,7 @@ def check(new: Any, baseline: Any, *, options: CheckOptions, progress: Progress 
     """
     saved = as_baseline(baseline)
     options = remembered(saved, new, options)
-    allow = check_choice("allow", "identity" if options.allow is None else options.allow, ALLOWED)
-    tolerance = TOLERANCE if options.tolerance is None else check_number("tolerance", options.tolerance, 0, 1)
-    margin = MARGIN if options.margin is None else check_number("margin", options.margin, 0, open_low=True)
+    allow, tolerance, margin = check_policy(options)
     asked = check_names("groups", options.groups, GROUPS, shortcuts={"all": GROUPS}, least=0)
     shared = {name: getattr(options, name) for name in ("cluster", "drop_missing", "rows", "normalize", "seed")}
     settings = CompareOptions(tolerance=tolerance, margin=margin, nulls=NULLS, **shared)
