@@ -37,7 +37,7 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_has_the_package_with_its_types_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"congruence/py.typed", "congruence/__init__.pyi"} <= set(names)
+    assert {"congruence/py.typed", "congruence/__init__.pyi", "congruence/canary.txt"} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"congruence"}
     source = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert source <= set(names)
