@@ -129,13 +129,9 @@ def read_dictionary(x: Any, *, name: str | None = None, key: str | None = None, 
 
 
 def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -> Dictionary:
-    if path.is_dir():
-        weights = next((path / file for file in WEIGHTS if (path / file).is_file()), None)
-        if weights is None:
-            raise InputError(f"{path} is a folder without {' or '.join(WEIGHTS)}, so it holds no dictionary")
+    weights = next((path / file for file in WEIGHTS if (path / file).is_file()), None)
+    if weights is not None:
         return _read_tensors(weights, name or path.name, key, transpose, _config(path / "cfg.json"))
-    if not path.exists():
-        raise InputError(f"there is no file or folder {path}")
     if path.suffix == ".safetensors":
         return _read_tensors(path, name or path.stem, key, transpose, {})
     table = _read_named(path, key)
