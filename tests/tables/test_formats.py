@@ -1,4 +1,4 @@
-"""Every format is read from a file that its own library wrote, is refused in one sentence when damaged, and is documented."""
+"""Every format is read from a file of its own library, is refused in one sentence when damaged, and is documented."""
 
 import gzip
 import json
@@ -199,7 +199,7 @@ def test_flat_indexes_and_vectors_are_mapped_into_memory():
 
 def test_an_index_without_plain_vectors_is_refused(refused):
     save_faiss("a.faiss", lambda faiss: faiss.IndexPQ(4, 2, 4))
-    refused("a.faiss", "only flat and IVF,Flat indexes")
+    refused("a.faiss", "flat and IVF,Flat indexes can be read")
 
 
 def test_an_index_that_keeps_its_lists_in_another_file_is_refused(refused):
@@ -220,10 +220,8 @@ def test_links_in_hdf5_are_not_followed():
         store["away"] = h5py.ExternalLink("other.h5", "/train")
         store["group"] = h5py.ExternalLink("other.h5", "/group")
     assert_array_equal(read_table("a.h5").values, X)  # the only matrix that is not a link
-    for key in ("soft", "away", "group/other"):
-        with pytest.raises(
-            TableError, match="a.h5: .* is (a link to /plain|stored in another file), which is not followed"
-        ):
+    for key, what in {"soft": "a link to /plain", "away": "in another file", "group/other": "in another file"}.items():
+        with pytest.raises(TableError, match=f"a.h5: .* is .*{what}, which is not followed"):
             read_table("a.h5", key=key)
     with pytest.raises(TableError, match=r"a.h5 holds no array 'none' \(--key\); it holds plain"):
         read_table("a.h5", key="none")

@@ -97,7 +97,7 @@ class _Index:
         if not re.fullmatch(rb"I[\w-]{3}", kind):
             raise ValueError("it does not begin with the type of an index")
         raise TableError(
-            f"{self.path} is an index of type {kind.decode()!r}; flat and IVF,Flat indexes can be read, also with an id map"
+            f"{self.path} is an index of type {kind.decode()!r}; flat and IVF,Flat indexes can be read, with ids or not"
         )
 
     def done(self) -> None:

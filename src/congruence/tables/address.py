@@ -42,6 +42,9 @@ class Address(type(Path())):  # type: ignore[misc]
     def __fspath__(self) -> str:
         return os.fspath(_fetch(str(self)))
 
+    def __truediv__(self, name: str | os.PathLike[str]) -> Path:
+        return Path(*self.parts, name)  # nothing is inside of a file
+
     def resolve(self, strict: bool = False) -> Address:
         """Return the address itself: it has no links."""
         return self
