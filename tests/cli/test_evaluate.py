@@ -217,7 +217,7 @@ def test_all_metrics_are_listed_with_what_they_promise(evaluate):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["runs/ae-O"], "runs/ae-O does not exist"),
+        (["runs/ae-O"], "there is no file and no run folder runs/ae-O"),
         (["codes.npy"], "name those columns of codes that are factors with factor_columns"),
         (["codes.npy", "nothing.csv"], "nothing.csv does not exist"),
         (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190"),

@@ -80,7 +80,11 @@ def evaluate(
     """
     from congruence.experiments.runs import CONFIG, open_run
     from congruence.metrics._evaluate import evaluate as evaluate_codes
+    from congruence.tables.address import as_path
+    from congruence.tables.parts import part_files
 
+    if not as_path(part_files(codes)[0]).exists():
+        raise InputError(f"there is no file and no run folder {codes}")
     run = open_run(codes) if (Path(codes) / CONFIG).is_file() else None
     cli.check_outputs(outputs, [codes, *([] if factors is None else [factors])])
     given: Any = codes
