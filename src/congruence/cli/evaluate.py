@@ -43,8 +43,8 @@ def evaluate(
     codes: Annotated[
         str,
         typer.Argument(
-            help="Learned codes (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt), or the folder "
-            "of a run of congruence train.",
+            help="Learned codes (.npy .parquet .csv .jsonl .safetensors .pt ...), a pattern or a folder of parts, "
+            "or the folder of a run of congruence train.",
             show_default=False,
         ),
     ],

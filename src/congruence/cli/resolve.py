@@ -22,8 +22,8 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE",
-        help="Embeddings (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt); "
-        "several files, or a pattern, are read as one table.",
+        help="Embeddings (.npy .parquet .csv .jsonl .safetensors .pt .h5ad ...); several files, a pattern or a folder "
+        "are read as one table, - is standard input.",
         show_default=False,
     ),
 ]
