@@ -139,7 +139,7 @@ def describe_file(path: str | Path) -> InputFile:
 
     The SHA-256 is that of the contents up to 1 GB; above that, the time of the last change takes its place.
     """
-    path = Path(path)
+    path = path if isinstance(path, Path) else Path(path)  # an address stays one
     try:
         files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
         stats = [file.stat() for file in files]

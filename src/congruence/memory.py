@@ -99,23 +99,23 @@ def room_for(shape: tuple[int, int], dtype: Any, path: Path | str) -> Array:
     return np.empty(shape, dtype)
 
 
-def spill_chunks(chunks: Iterable[Any], name: str = "x") -> Array:
+def spill_chunks(chunks: Iterable[Any], name: str = "x", expected: int = 0) -> Array:
     """Stack chunks of rows, each (m, d), into one matrix (n, d): in memory, or in a temporary file if it is large.
 
     The chunks are read one at a time. The first one decides the dtype; integers become float64. Chunks without rows are
-    skipped. `name` is for messages.
+    skipped. `name` is for messages. If it is known that many bytes are `expected`, none are kept in memory.
     """
     try:
-        return _stack(chunks, name)
+        return _stack(chunks, name, SPILL_BYTES if expected <= SPILL_BYTES else 1)
     except OSError as error:  # some file systems report a full disk only when the file is closed
         if error.errno not in _FULL:
             raise
         raise TableError(f"{name} could not be stored on disk: {system_reason(error)}; {_ELSEWHERE}") from error
 
 
-def _stack(chunks: Iterable[Any], name: str) -> Array:
+def _stack(chunks: Iterable[Any], name: str, in_memory: int) -> Array:
     shape, dtype = (0, 0), np.dtype(np.float64)
-    with tempfile.SpooledTemporaryFile(max_size=SPILL_BYTES) as spool:
+    with tempfile.SpooledTemporaryFile(max_size=in_memory) as spool:
         for number, rows in enumerate(chunks):
             if getattr(rows, "shape", ())[:1] == (0,):
                 continue
@@ -134,10 +134,12 @@ def _stack(chunks: Iterable[Any], name: str) -> Array:
             shape = (shape[0] + len(chunk), shape[1])
         if not shape[0]:
             raise InputError(f"{name} is empty: it has no chunk with rows")
-        if _size(shape, dtype) > SPILL_BYTES:
+        if _size(shape, dtype) > in_memory:
             return np.memmap(spool, dtype, "r+", shape=shape)
         spool.seek(0)
-        return np.frombuffer(bytearray(spool.read()), dtype).reshape(shape)
+        stacked = np.empty(shape, dtype)
+        spool.readinto(stacked.data.cast("B"))
+        return stacked
 
 
 def take_rows(values: Any, index: Array, name: str) -> Any:

@@ -48,6 +48,8 @@ class ReadOptions:
         None, "Columns with metadata, not values, e.g. 'plate,well'.", panel=DATA
     )
     key: str | None = option(None, "Array to read from a file with several, e.g. an obsm key.", panel=DATA)
+    delimiter: str | None = option(None, "Between the cells of csv files, e.g. ';' or tab; else detected.", panel=DATA)
+    header: bool | None = option(None, "Whether csv files begin with column names; else detected.", panel=DATA)
 
 
 def reading(options: Any) -> dict[str, Any]:

@@ -340,7 +340,7 @@ def bad_files(folder):
         (["old.npy", "new.npy", "--report", "r.pdf"], "--report r.pdf must end in .html or .htm"),
         (["old.npy", "new.npy", "--rows-out", "old.npy"], "would overwrite the input old.npy"),
         (["old.npy", "new.npy", "--rows-out", "moved.npy"], "--rows-out needs a format with column names"),
-        (["old.npy", "new.npy", "--rows-out", "moved.txt"], "the suffix '.txt' is not one of .csv"),
+        (["old.npy", "new.npy", "--rows-out", "moved.txt"], "the suffix '.txt' is not one of .npy"),
         (["old.npy", "new.npy", "--rows-out", "m.csv", "--groups", "ica"], "--rows-out ranks rows by identity"),
         (["old.npy", "--report", "new.npy", "short.npy"], "--report new.npy must end in .html"),
         (["old.npy", "new.npy", "--csv", "-", "--json", "-"], "only one output can be written to stdout"),

@@ -117,8 +117,8 @@ def test_components_of_ica_are_features_without_a_sign(tmp_path, rng):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: p / "none.npy", "no file or folder"),
-        (lambda p: p, "without sae_weights.safetensors or sae.safetensors"),
+        (lambda p: p / "none.npy", "none.npy does not exist"),
+        (lambda p: p, "is a folder without embedding files"),
         (lambda p: (p / "x.safetensors").write_bytes(b"nonsense") and p / "x.safetensors", "cannot read"),
     ],
 )

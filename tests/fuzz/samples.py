@@ -1,8 +1,10 @@
 """One small valid file of every format that can be read, in the variants that take different paths through a reader."""
 
 import gzip
+import json
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,71 @@ def _zarr_3(path: Path) -> None:
     group.create_array("dose", data=np.arange(N), chunks=(4,), shards=(12,), compressors=zarr.codecs.GzipCodec())
 
 
+def _jsonl(path: Path, *, lists: bool = True) -> None:
+    rows = VALUES.tolist()
+    objects = [{"emb": row} if lists else dict(zip("xyz", row, strict=True)) for row in rows]
+    lines = [json.dumps({"id": id, "p": p, **one}) for id, p, one in zip(IDS, PLATE, objects, strict=True)]
+    text = "\n".join(lines).encode()
+    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+
+
+def _csv_semicolons(path: Path) -> None:
+    path.write_text("\n".join(";".join(f"{x}".replace(".", ",") for x in row) for row in VALUES.tolist()))
+
+
+def _parquet_tensors(path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": IDS, "emb": pa.FixedShapeTensorArray.from_numpy_ndarray(VALUES)}), path)
+
+
+def _lance(path: Path) -> None:
+    import lance
+
+    lance.write_dataset(_lists(D), path)
+
+
+def _h5(path: Path, **options: str) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as store:
+        store.create_dataset("values", data=VALUES, **options)
+        store["ids"], store["group/dose"] = IDS, np.arange(N)
+
+
+def _mat(path: Path, *, do_compression: bool) -> None:
+    import scipy.io
+
+    arrays = {"values": VALUES, "ids": np.array(IDS), "dose": np.arange(N), "cell": np.array(PLATE, dtype=object)}
+    scipy.io.savemat(path, arrays, do_compression=do_compression)
+
+
+def _bin(path: Path, dtype: str) -> None:
+    path.write_bytes(np.array(VALUES.shape, "<u4").tobytes() + VALUES.astype(dtype).tobytes())
+
+
+def _vecs(path: Path, dtype: str) -> None:
+    length = np.array([D], "<i4").tobytes()
+    path.write_bytes(b"".join(length + row.tobytes() for row in VALUES.astype(dtype)))
+
+
+def _faiss(path: Path, *, lists: bool) -> None:
+    import faiss
+
+    flat = faiss.IndexFlatL2(D)
+    if lists:
+        index = faiss.IndexIVFFlat(flat, D, 2)
+        index.cp.min_points_per_centroid = 1
+        index.train(VALUES)
+        index.add(VALUES)
+        index.make_direct_map()
+    else:
+        index = faiss.IndexIDMap2(flat)
+        index.add_with_ids(VALUES, np.arange(N) + 5)
+    faiss.write_index(index, str(path))
+
+
 def _by_write_table(path: Path) -> None:
     write_table(TABLE, path)
 
@@ -114,7 +181,30 @@ SAMPLES: dict[str, Callable[[Path], object]] = {
     "table.safetensors": _by_write_table,
     "zipped.pt": _pt,
     "legacy.pth": lambda path: _pt(path, _use_new_zipfile_serialization=False),
+    "semicolons.csv": _csv_semicolons,
+    "table.tsv": _by_write_table,
+    "table.tsv.gz": _by_write_table,
+    "lists.jsonl": _jsonl,
+    "lists.jsonl.gz": _jsonl,
+    "fields.ndjson": lambda path: _jsonl(path, lists=False),
+    "tensors.parquet": _parquet_tensors,
+    "plain.h5": _h5,
+    "gzip.hdf5": lambda path: _h5(path, compression="gzip"),
+    "plain.mat": lambda path: _mat(path, do_compression=False),
+    "deflated.mat": lambda path: _mat(path, do_compression=True),
+    "plain.fbin": lambda path: _bin(path, "<f4"),
+    "plain.ibin": lambda path: _bin(path, "<i4"),
+    "plain.u8bin": lambda path: _bin(path, "u1"),
+    "plain.i8bin": lambda path: _bin(path, "i1"),
+    "plain.fvecs": lambda path: _vecs(path, "<f4"),
+    "plain.ivecs": lambda path: _vecs(path, "<i4"),
+    "plain.bvecs": lambda path: _vecs(path, "u1"),
 }
+if find_spec("lance"):
+    SAMPLES["lists.lance"] = _lance
+if find_spec("faiss"):
+    SAMPLES["map.faiss"] = lambda path: _faiss(path, lists=False)
+    SAMPLES["lists.index"] = lambda path: _faiss(path, lists=True)
 
 
 def make_sample(name: str, folder: Path) -> Path:

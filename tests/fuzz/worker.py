@@ -94,7 +94,7 @@ def main() -> None:
         rng = np.random.default_rng([zlib.crc32(name.encode()), int(seed)])
         folder = Path(tempfile.mkdtemp(prefix=f"{seed}.", dir=options.folder))
         path = folder / name
-        (shutil.copytree if name.endswith(".zarr") else shutil.copy)(whole / name, path)
+        (shutil.copytree if (whole / name).is_dir() else shutil.copy)(whole / name, path)
         done = mutate_folder(path, rng) if path.is_dir() else mutate_file(path, rng)
         print(json.dumps({"case": case, "mutation": done}), flush=True)
         end, wrong = try_case(path)

@@ -1,5 +1,6 @@
 """Several files with the same columns are one table, however it is read."""
 
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,6 +44,25 @@ def lazily(paths, **wishes):
 def streamed(paths, **wishes):
     write_stream(stream_parts(paths, **wishes), "all.parquet")
     return read_table("all.parquet", name="streamed")
+
+
+def test_many_parts_are_read_with_the_memory_of_one(monkeypatch):
+    monkeypatch.setattr(memory, "SPILL_BYTES", 2**23)
+    part = np.random.default_rng(0).normal(size=(2**13, 16))  # 1 MB
+    paths = [f"p{i:02d}.parquet" for i in range(24)]
+    write_table(Table(part, "part"), paths[0])
+    for path in paths[1:]:
+        Path(path).write_bytes(Path(paths[0]).read_bytes())
+    read_parts(paths[:1])  # loads the libraries
+    tracemalloc.start()
+    try:
+        table = read_parts(paths)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert isinstance(table.values, np.memmap)
+    assert_array_equal(table.values, np.concatenate([part] * len(paths)))
+    assert peak < 4 * part.nbytes
 
 
 READERS = pytest.mark.parametrize("read", [read_parts, streamed, lazily])

@@ -91,7 +91,7 @@ def test_an_index_written_by_pandas_is_no_feature(tmp_path):
         ("", "run.csv is empty: it has 0 bytes"),
         ("\n\n", "run.csv is empty: it has no header"),
         ("x,y\n", "run.csv is empty: it has a header, but no rows"),
-        ("1,2.5\n3,4\n", "run.csv has no header: its first line holds only numbers (1, 2.5); give each column a name"),
+        ("1,2.5\n3\n4,5\n", "run.csv is ragged: line 2 has 1 cells, but the first has 2"),
         ("x,y\n1,2\n3,oops\n", "has a column that is not numbers: y ('oops' in row 1); choose the features"),
         ("x,y\n1,a\n3,b\n", "y ('a' in row 0)"),
         ("x,y\n1,true\n3,false\n", "y (bool)"),

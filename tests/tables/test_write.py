@@ -160,7 +160,7 @@ def test_duplicated_ids_may_be_written():
 @pytest.mark.parametrize(
     ("table", "name", "message"),
     [
-        (Table(X, "a"), "x.xlsx", "x.xlsx cannot be written: the suffix '.xlsx' is not one of .csv, .csv.gz, .parquet"),
+        (Table(X, "a"), "x.xlsx", "x.xlsx cannot be written: the suffix '.xlsx' is not one of .npy, .npz"),
         (Table(X, "a"), "x.pt", "x.pt cannot be written: the suffix '.pt' is not one of"),
         (Table(X, "a", features=["id", "y", "z"]), "x.csv", "features called id would be read as ids or metadata"),
         (

@@ -16,8 +16,8 @@ from congruence.batches._options import DeconfoundOptions
 from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.options import reading
-from congruence.tables import Table, as_table, expanded, finite_table, read_parts
-from congruence.tables.columns import ID_NAMES, PREFIX, patterns
+from congruence.tables import Table, as_table, finite_table, read_parts
+from congruence.tables.columns import ID_NAMES, PREFIX, patterns, selection
 from congruence.tables.inputs import check_options
 from congruence.tables.parts import part_files
 from congruence.tables.read import column_names
@@ -96,7 +96,9 @@ def _as_table(x: Any, named: Mapping[str, str], options: DeconfoundOptions) -> T
     read = reading(options)
     files = _files(x)
     check_options([x] if files is None else files, [n for n in read if n != "id" and read[n] is not None])
-    columns = column_names(files[0]) if files else tuple(map(str, x.columns)) if is_frame(x) else None
+    columns = (
+        column_names(files[0], selection(**read)) if files else tuple(map(str, x.columns)) if is_frame(x) else None
+    )
     if columns is not None:
         aside = [_column_for(label, name, columns, files[0] if files else "x") for label, name in named.items()]
         aside = [name for name in dict.fromkeys(aside) if name not in (*ID_NAMES, options.id)]
@@ -114,7 +116,7 @@ def _files(x: Any) -> list[str] | None:
     if isinstance(x, str | os.PathLike):
         return part_files(x)
     if isinstance(x, list | tuple) and x and all(isinstance(one, str | os.PathLike) for one in x):
-        return expanded([os.fspath(one) for one in x])
+        return [file for one in x for file in part_files(one)]
     return None
 
 

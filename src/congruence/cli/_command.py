@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 import typer
 
 from congruence.errors import CongruenceWarning, InputError
-from congruence.options import OUTPUT, option
+from congruence.options import OUTPUT, option, reading
 from congruence.progress import Progress, show_progress
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def _flag(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parameter:
         default = ",".join(map(str, default)) or None
     about = field.metadata
     flag = about["flag"] or "--" + field.name.replace("_", "-")
-    names = flag.split("/") if kind is not bool or not field.default else [f"{flag}/--no-{flag.removeprefix('--')}"]
+    both = kind == Optional[bool] or (kind is bool and field.default)
+    names = [f"{flag}/--no-{flag.removeprefix('--')}"] if both else flag.split("/")
     declared = typer.Option(
         *names, help=about["help"], rich_help_panel=about["panel"], metavar=about["metavar"], show_default=bool(default)
     )
@@ -114,7 +115,7 @@ def _shell_type(annotation: Any) -> Any:
     plain = [a for a in (options if union else [annotation]) if a in (bool, int, float, Path)]
     kind = plain[0] if plain else str
     optional = annotation is Any or (union and type(None) in get_args(annotation)) or kind is str
-    return Optional[kind] if optional and kind is not bool else kind
+    return Optional[kind] if optional else kind
 
 
 def _build_options(options: Any, fields: Mapping[str, Any]) -> Any:
@@ -271,6 +272,6 @@ def read_lazily(runs: Mapping[str, Any], options: Any) -> tuple[list[Any], Any]:
     """Tables of dask arrays, read by workers, and the options without those used for reading."""
     from congruence.tables.inputs import read_runs
 
-    used = dict.fromkeys(("id", "features", "metadata", "key"))
-    read = {name: getattr(options, name) for name in used}
-    return read_runs(list(runs.values()), list(runs), read, lazily=True), dataclasses.replace(options, **used)
+    read = reading(options)
+    tables = read_runs(list(runs.values()), list(runs), read, lazily=True)
+    return tables, dataclasses.replace(options, **dict.fromkeys(read))

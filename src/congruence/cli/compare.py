@@ -22,7 +22,8 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE",
-        help="Two or more embedding files (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt).",
+        help="Two or more embedding files (.npy .parquet .csv .jsonl .safetensors .pt .h5ad ...); a folder of parts is "
+        "one run, - is standard input.",
         show_default=False,
     ),
 ]

@@ -92,7 +92,7 @@ def _check_embedding(options: DeconfoundOptions, outputs: DeconfoundOutputs, pat
 def _write(embedding: Embedding, id: str | None, out: Path | None, back: Path | None) -> None:
     """Write the embedding as a table, and into the AnnData file it came from."""
     from congruence.tables import write_table
-    from congruence.tables.access import COLUMNAR
+    from congruence.tables.formats import COLUMNAR
     from congruence.tables.write import write_obsm
 
     if out is not None:

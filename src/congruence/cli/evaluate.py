@@ -15,6 +15,7 @@ from congruence.cli._command import listed
 from congruence.cli._load_decoder import Code
 from congruence.errors import InputError
 from congruence.metrics._options import EvaluateOptions
+from congruence.options import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,17 +41,17 @@ def _list_metrics(wanted: bool) -> None:
 @cli.command
 def evaluate(
     codes: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="Learned codes (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt), or the folder "
-            "of a run of congruence train.",
+            help="Learned codes (.npy .parquet .csv .jsonl .safetensors .pt ...), a pattern or a folder of parts, "
+            "or the folder of a run of congruence train.",
             show_default=False,
         ),
     ],
     options: EvaluateOptions,
     outputs: cli.Outputs,
     factors: Annotated[
-        Optional[Path],
+        Optional[str],
         typer.Argument(
             metavar="[FACTORS]",
             help="True factors of the same rows, numbers or words; not needed where they are columns of CODES.",
@@ -77,12 +78,14 @@ def evaluate(
 
         congruence evaluate runs/ae-0 --ica --report report.html
     """
-    from congruence.experiments.runs import open_run
+    from congruence.experiments.runs import CONFIG, open_run
     from congruence.metrics._evaluate import evaluate as evaluate_codes
+    from congruence.tables.address import as_path
+    from congruence.tables.parts import part_files
 
-    if not codes.exists():
+    if not as_path(part_files(codes)[0]).exists():
         raise InputError(f"there is no file and no run folder {codes}")
-    run = open_run(codes) if codes.is_dir() and codes.suffix != ".zarr" else None
+    run = open_run(codes) if (Path(codes) / CONFIG).is_file() else None
     cli.check_outputs(outputs, [codes, *([] if factors is None else [factors])])
     given: Any = codes
     pictures = None
@@ -100,7 +103,7 @@ def _codes_of(run: Run, options: EvaluateOptions) -> tuple[Any, EvaluateOptions]
     """The codes of a run as a table, and the options with its factors, their kinds and whether codes are classes."""
     from congruence.experiments.runs import LATENTS
 
-    for name in ("id", "features", "metadata", "key", "cluster", "order_blocks"):
+    for name in (*reading(options), "cluster", "order_blocks"):
         if getattr(options, name) is not None:
             raise InputError(f"--{name.replace('_', '-')} means nothing for a run folder such as {run.folder}")
     data = run.config.get("data")

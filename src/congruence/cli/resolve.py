@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from congruence.progress import Progress
     from congruence.tables import Stream, Table
 
-COLUMNS = ("id", "features", "metadata", "key")
 Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE",
-        help="Embeddings (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt); "
-        "several files, or a pattern, are read as one table.",
+        help="Embeddings (.npy .parquet .csv .jsonl .safetensors .pt .h5ad ...); several files, a pattern or a folder "
+        "are read as one table, - is standard input.",
         show_default=False,
     ),
 ]
@@ -104,7 +103,7 @@ def resolve(
 
 def _refuse_options_of_a_fit(ctx: typer.Context, model: Path) -> None:
     """Refuse options that --apply would ignore."""
-    used = {"files", "apply", "inverse", "dask", "out", "quiet", "drop_missing", *COLUMNS}
+    used = {"files", "apply", "inverse", "dask", "out", "quiet", "drop_missing", *reading(ResolveOptions())}
     for name in ctx.params:
         source = ctx.get_parameter_source(name)
         if name not in used and source is not None and source.name == "COMMANDLINE":
@@ -131,12 +130,11 @@ def _number(text: str | None) -> Any:
 def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:
     """Read files as one table; options that do not apply to them are refused."""
     from congruence.tables.inputs import check_options
-    from congruence.tables.parts import lazy_parts, part_files, read_parts
+    from congruence.tables.parts import lazy_parts, read_parts
 
     wishes = {name: value for name, value in reading(options).items() if value is not None}
     check_options(paths, [name for name in wishes if name != "id"])
-    files = [file for path in paths for file in part_files(path)]
-    return (lazy_parts if lazily else read_parts)(files, **wishes)
+    return (lazy_parts if lazily else read_parts)(paths, **wishes)
 
 
 def _resolved(table: Table, options: ResolveOptions, outputs: ResolveOutputs, progress: Progress) -> Any:
@@ -147,8 +145,8 @@ def _resolved(table: Table, options: ResolveOptions, outputs: ResolveOutputs, pr
 
     if outputs.out is not None:
         check_table_path(outputs.out, table)
-    read = replace(options, id=None, features=None, metadata=None, key=None)  # already applied to the table
-    result = resolve_rows(table, options=read, progress=progress)
+    applied: dict[str, Any] = dict.fromkeys(reading(options))  # to the table
+    result = resolve_rows(table, options=replace(options, **applied), progress=progress)
     if outputs.model is not None:
         result.ica.save(outputs.model)
     if outputs.out is not None:

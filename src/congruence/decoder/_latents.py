@@ -14,8 +14,9 @@ from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.options import reading
 from congruence.result import recorded
-from congruence.tables import Table, as_table, expanded, finite_table, honours, is_table, join_tables
+from congruence.tables import Table, as_table, finite_table, honours, is_table, join_tables
 from congruence.tables.inputs import paths_of
+from congruence.tables.parts import part_files
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,13 @@ def _read(rows: Any, name: str, keywords: Mapping[str, Any]) -> Any:
         return to_numpy(as_matrix(rows, name, finite=False))
     selected = {key: value for key, value in keywords.items() if value is not None}
     for one in selected if isinstance(rows, str | Path) else ():
-        if one != "id" and not any(honours(path, one) for path in expanded([rows])):
+        if one != "id" and not honours(part_files(rows)[0], one):
             raise InputError(f"{one} does not apply to files like {rows}")
     return replace(as_table(rows, name=name, **selected), name=name)
 
 
 def _has_columns(rows: Any) -> bool:
-    return isinstance(rows, str | Path) and honours(rows, "features")
+    return isinstance(rows, str | Path) and honours(part_files(rows)[0], "features")
 
 
 def _table(rows: Any, name: str) -> Table | None:

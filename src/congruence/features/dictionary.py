@@ -19,6 +19,7 @@ import numpy as np
 from congruence.arrays import Array, as_matrix, on_sphere, to_numpy
 from congruence.errors import InputError, TableError
 from congruence.tables import as_table
+from congruence.tables.address import as_path
 
 WEIGHTS = ("sae_weights.safetensors", "sae.safetensors")  # of SAELens and of sparsify
 DECODERS = ("W_dec", "decoder.weight")  # usual names of the features; nn.Linear stores the second as (d, m)
@@ -118,7 +119,7 @@ def read_dictionary(x: Any, *, name: str | None = None, key: str | None = None, 
     if isinstance(x, Dictionary):
         return x if name is None else replace(x, name=name)
     if isinstance(x, str | os.PathLike):
-        return _read_path(Path(x), name, key, transpose)
+        return _read_path(as_path(x), name, key, transpose)
     ica = getattr(x, "ica", x)
     if hasattr(ica, "mixing_"):
         return _from_ica(ica, name or "ICA", None)
@@ -129,18 +130,14 @@ def read_dictionary(x: Any, *, name: str | None = None, key: str | None = None, 
 
 
 def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -> Dictionary:
-    if path.is_dir():
-        weights = next((path / file for file in WEIGHTS if (path / file).is_file()), None)
-        if weights is None:
-            raise InputError(f"{path} is a folder without {' or '.join(WEIGHTS)}, so it holds no dictionary")
+    weights = next((path / file for file in WEIGHTS if (path / file).is_file()), None)
+    if weights is not None:
         return _read_tensors(weights, name or path.name, key, transpose, _config(path / "cfg.json"))
-    if not path.exists():
-        raise InputError(f"there is no file or folder {path}")
     if path.suffix == ".safetensors":
         return _read_tensors(path, name or path.stem, key, transpose, {})
     table = _read_named(path, key)
     values = to_numpy(as_matrix(table[0].values, str(path)))
-    return _build(values.T if transpose != table[1] else values, name or path.stem, path=path)
+    return _build(values.T if transpose != table[1] else values, name or path.stem, path=table[0].path)
 
 
 def _read_named(path: Path, key: str | None) -> tuple[Any, bool]:

@@ -24,7 +24,6 @@ from congruence.progress import Progress
 from congruence.result import recorded
 from congruence.tables import Table, as_table, finite_table, read_parts
 from congruence.tables.inputs import paths_of
-from congruence.tables.parts import part_files
 
 
 @takes(ResolveOptions)
@@ -154,7 +153,7 @@ def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[s
 def _as_table(x: Any, options: ResolveOptions) -> Table:
     wishes = {name: value for name, value in reading(options).items() if value is not None}
     if isinstance(x, list | tuple) and x and all(isinstance(path, str | os.PathLike) for path in x):
-        return read_parts([file for path in x for file in part_files(os.fspath(path))], **wishes)
+        return read_parts(x, **wishes)
     return as_table(x, **wishes)
 
 

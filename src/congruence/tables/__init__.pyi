@@ -2,6 +2,8 @@ from congruence.tables.access import unique_names as unique_names
 from congruence.tables.factors import CodesAndFactors as CodesAndFactors
 from congruence.tables.factors import as_columns as as_columns
 from congruence.tables.factors import pair as pair
+from congruence.tables.formats import SUFFIXES as SUFFIXES
+from congruence.tables.formats import honours as honours
 from congruence.tables.inputs import PairedRuns as PairedRuns
 from congruence.tables.inputs import as_paired as as_paired
 from congruence.tables.inputs import as_rows as as_rows
@@ -19,9 +21,7 @@ from congruence.tables.parts import read_parts as read_parts
 from congruence.tables.parts import slices as slices
 from congruence.tables.parts import stream_parts as stream_parts
 from congruence.tables.parts import stream_table as stream_table
-from congruence.tables.read import SUFFIXES as SUFFIXES
 from congruence.tables.read import RowColumns as RowColumns
-from congruence.tables.read import honours as honours
 from congruence.tables.read import read_row_columns as read_row_columns
 from congruence.tables.read import read_table as read_table
 from congruence.tables.table import Table as Table

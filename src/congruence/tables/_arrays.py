@@ -1,4 +1,4 @@
-"""Readers of files that hold arrays under names: .npy, .npz, .safetensors and .pt; .zarr shares their rules.
+"""Readers of files that hold arrays under names: .npy, .npz, .safetensors, .pt, .mat; .zarr and .h5 share their rules.
 
 One matrix is the values. The array ``ids`` holds the ids, the text array ``features`` the names of the columns, and
 every other one-dimensional array with one entry per row is metadata.
@@ -10,6 +10,7 @@ import io
 import json
 import math
 import mmap
+import os
 import pickletools
 import re
 import zipfile
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -45,6 +46,13 @@ _TENSOR_GLOBALS = re.compile(
     r"|torch\.nn\.parameter Parameter|torch (\w+Storage|b?float\w*|u?int\d+|bool|double|half|short|long)"
     r"|torch\.storage UntypedStorage"
 )
+_MAT_CLASSES = {
+    "logical",
+    "char",
+    "single",
+    "double",
+    *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
+}
 _LEGACY_PICKLES = 5  # in a file from before torch 1.6: magic number, version, system, object, names of the storages
 
 
@@ -98,7 +106,7 @@ def read_safetensors(path: Path, select: Selection) -> Table:
     from safetensors import safe_open
 
     # Opening raises if the file is incomplete or inconsistent.
-    with safe_open(str(path), framework="np") as checked:
+    with safe_open(os.fspath(path), framework="np") as checked:
         text = json.loads((checked.metadata() or {}).get(TEXT_HEADER, "{}"))
     with path.open("rb") as handle:
         size = int.from_bytes(handle.read(8), "little")
@@ -161,7 +169,7 @@ def _load_zip(path: Path, torch: Any) -> Any:
         for member in archive.namelist():
             if member.endswith("data.pkl"):
                 _check_pickle(path, io.BytesIO(archive.read(member)), 1)
-    return torch.load(str(path), weights_only=True, mmap=True, map_location="cpu")
+    return torch.load(os.fspath(path), weights_only=True, mmap=True, map_location="cpu")
 
 
 def _load_legacy(path: Path, torch: Any) -> Any:
@@ -181,6 +189,48 @@ def _check_pickle(path: Path, stream: Any, count: int) -> None:
             by_name = opcode.name in ("GLOBAL", "INST") and _TENSOR_GLOBALS.fullmatch(str(argument))
             if opcode.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not by_name:
                 raise TableError(_tensor_refusal(path))
+
+
+def read_mat(path: Path, select: Selection) -> Table:
+    """Read the needed arrays of a MATLAB file of version 4 to 7; a row or a column of it is a vector."""
+    import scipy.io
+
+    with path.open("rb") as handle:
+        if handle.read(10) == b"MATLAB 7.3":
+            raise TableError(f"{path} is MATLAB 7.3 (HDF5); save it with -v7, or export the matrix as .h5")
+        _check_elements(path, handle)
+        handle.seek(0)
+        known = [one for one in scipy.io.whosmat(handle) if one[2] in _MAT_CLASSES and len(one[1]) in (1, 2)]
+    matrices = [name for name, shape, kind in known if kind != "char" and 1 not in shape]
+    entries = {}
+    for name, shape, kind in known:
+        as_vector = 1 in shape and name != select.key and bool(matrices)
+        flat = (max(shape),) if as_vector else shape[:1] if kind == "char" else shape
+        entries[name] = Entry(tuple(flat), partial(_load_variable, path, name, flat), 8 * math.prod(shape))
+    return table_from_entries(path, entries, select)
+
+
+def _check_elements(path: Path, handle: IO[bytes]) -> None:
+    """Refuse a file that ends inside a variable, or between them: scipy would read what is left."""
+    handle.seek(0)
+    header = handle.read(128)
+    if b"\0" in header[:4]:  # version 4 has no header
+        return
+    order: Literal["little", "big"] = "little" if header[126:] == b"IM" else "big"
+    at, size = 128, path.stat().st_size
+    while at < size:
+        handle.seek(at + 4)
+        at += 8 + int.from_bytes(handle.read(4), order)
+    if at != size:
+        raise TableError(f"{path} is damaged: it declares {at} bytes, but has {size}")
+
+
+def _load_variable(path: Path, name: str, shape: tuple[int, ...]) -> Array:
+    import scipy.io
+
+    with path.open("rb") as handle:
+        array: Array = scipy.io.loadmat(handle, variable_names=[name])[name]
+    return np.char.rstrip(array).ravel() if array.dtype.kind == "U" else array.reshape(shape)
 
 
 def _tensor_bytes(tensor: Any) -> int:

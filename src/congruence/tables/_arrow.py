@@ -1,9 +1,10 @@
-"""Columnar files (.parquet, .arrow, .feather, .csv) through pyarrow, read a batch of rows at a time."""
+"""Columnar files (.parquet, .arrow, .csv, .jsonl, .lance) through pyarrow, read a batch of rows at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, listing
+from congruence.checks import require
 from congruence.errors import TableError
 from congruence.memory import check_fits, room_for
-from congruence.tables._csv import read_csv_table
+from congruence.tables._csv import read_csv_table, read_json_table
+from congruence.tables._folders import open_lance
+from congruence.tables._hdf5 import LANCE, inspection
 from congruence.tables.access import reading, suffix_of
 from congruence.tables.columns import (
     LIST,
@@ -48,14 +52,15 @@ class ColumnarFile:
         n: int,
         batches: Callable[[Sequence[str], int | None, int | None], Iterable[Any]],
         described: Mapping[str, str] | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.path, self.schema, self.n, self.batches = path, schema, n, batches
         with reading(path):  # names that are not UTF-8, notes that are not JSON
             check_distinct(schema.names, path)
-            notes = schema.metadata or {}
-            index = json.loads(notes.get(b"pandas", b"{}")).get("index_columns", [])
-            recorded = notes[ID_RECORD].decode() if ID_RECORD in notes else None
-            described_by = frozenset(map(str, json.loads(notes.get(METADATA_RECORD, b"[]"))))
+            records = schema.metadata or {}
+            index = json.loads(records.get(b"pandas", b"{}")).get("index_columns", [])
+            recorded = records[ID_RECORD].decode() if ID_RECORD in records else None
+            described_by = frozenset(map(str, json.loads(records.get(METADATA_RECORD, b"[]"))))
             ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
             kinds = {field.name: kind_of(field.type) for field in schema} | dict(described or {})
         self.source = Source(
@@ -68,6 +73,7 @@ class ColumnarFile:
             text_columns(schema),
             self.take,
             described_by,
+            notes,
         )
 
     def take(self, names: Sequence[str], most: int) -> dict[str, Array]:
@@ -118,24 +124,36 @@ def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -
         with parquet:
             yield ColumnarFile(path, schema, n, partial(_parquet_batches, path, parquet, schema))
         return
-    csv = suffix_of(path) in (".csv", ".csv.gz")
-    table, described = read_csv_table(path, select, all_columns=all_columns) if csv else (_open_ipc(path), None)
+    if suffix_of(path) == ".lance":
+        with reading(path):
+            with inspection(path, [LANCE]):
+                require("lance", str(path), "lance")
+            yield ColumnarFile(path, *open_lance(path))
+        return
+    described: Mapping[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    if suffix_of(path) in (".arrow", ".feather"):
+        table = _open_ipc(path)
+    elif "json" in suffix_of(path):
+        table = read_json_table(path)
+    else:
+        table, described, notes = read_csv_table(path, select, all_columns=all_columns)
 
     def batches(names: Sequence[str], rows: int | None, most: int | None) -> Any:
         return (table if most is None else table.slice(0, most)).select(list(names)).to_batches(rows)
 
-    yield ColumnarFile(path, table.schema, table.num_rows, batches, described)
+    yield ColumnarFile(path, table.schema, table.num_rows, batches, described, notes)
 
 
 def read_columnar(path: Path, select: Selection) -> Table:
     """Read the needed columns of a columnar file; uncompressed Arrow files are mapped into memory."""
     import pyarrow as pa
 
-    if suffix_of(path).startswith(".csv"):
+    if suffix_of(path).startswith((".csv", ".tsv")):
         select.refuse(path, "key", because="a csv file holds no arrays inside; use --features")
     with open_columnar(path, select) as file:
         columns = choose_columns(file.source, select)
-        table = file.table(select, columns, mapped=suffix_of(path) != ".parquet")
+        table = file.table(select, columns, mapped=suffix_of(path) not in (".parquet", ".lance"))
     pa.default_memory_pool().release_unused()  # arrow keeps the memory of batches for reuse
     return table
 
@@ -145,9 +163,9 @@ def _open_ipc(path: Path) -> Any:
     import pyarrow as pa
 
     with reading(path):
-        source = pa.memory_map(str(path))
+        source, again = (pa.memory_map(os.fspath(path)) for _ in range(2))
         is_file = source.read(6) == b"ARROW1"
-        messages = _file_messages(source) if is_file else pa.ipc.MessageReader.open_stream(pa.memory_map(str(path)))
+        messages = _file_messages(source) if is_file else pa.ipc.MessageReader.open_stream(again)
         check_fits(path, sum(map(_unpacked_bytes, messages)))
         source.seek(0)
         table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
@@ -281,6 +299,7 @@ def kind_of(type: Any) -> str:
 
     if pt.is_integer(type) or pt.is_floating(type) or pt.is_decimal(type):
         return NUMBER
+    type = getattr(type, "storage_type", type)  # of tensors of a fixed shape
     if pt.is_list(type) or pt.is_large_list(type) or pt.is_fixed_size_list(type):
         inner = type.value_type
         return LIST if pt.is_integer(inner) or pt.is_floating(inner) else NESTED
@@ -397,9 +416,9 @@ def _check_count(path: Path | str, rows: int, declared: int) -> None:
 
 
 def _chunks(column: Any) -> list[Any]:
-    """Return the arrays that a column of a batch or of a table consists of."""
+    """Return the arrays that a column of a batch or of a table consists of; tensors as lists."""
     chunks: list[Any] = getattr(column, "chunks", [column])
-    return chunks
+    return [chunk.storage if kind_of(chunk.type) == LIST and hasattr(chunk, "storage") else chunk for chunk in chunks]
 
 
 def _held_bytes(column: Any) -> int:

@@ -1,4 +1,4 @@
-"""Reader of .csv files, whose column types have to be guessed."""
+"""Readers of text: .csv and .tsv, whose layout and column types have to be detected, and .jsonl."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import contextlib
 import csv
 import gzip
 import io
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,15 +33,32 @@ from congruence.tables.columns import (
 # Cells that mean a missing number; "nan" is not listed because it parses as a number.
 _NULLS = ["", "NA", "N/A", "#N/A", "n/a", "null", "NULL", "None", "<NA>"]
 HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
+_DELIMITERS = "\t;|,"  # in this order, if several divide the first lines equally
+_SNIFFED, _SNIFFED_CHARACTERS = 16, 2**20  # lines, and characters after the first, from which the layout is detected
+_SAMPLED = 1000  # lines of .jsonl from which the fields and their types are collected
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
+_FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=e))(e[-+]?\d+)?", re.IGNORECASE)
 
 
-def read_csv_table(path: Path, select: Selection, *, all_columns: bool) -> tuple[Any, dict[str, str]]:
-    """Read a csv file as an arrow table of numbers and text, and describe text where numbers are expected.
+@dataclass(frozen=True)
+class Layout:
+    """How the cells of a csv file are separated, and the names of its columns."""
+
+    names: list[str]
+    delimiter: str = ","
+    header: bool = True  # whether the first line holds the names
+    decimal: str = "."
+    notes: tuple[str, ...] = ()
+
+
+def read_csv_table(path: Path, select: Selection, *, all_columns: bool) -> tuple[Any, dict[str, str], tuple[str, ...]]:
+    """Read a csv file as an arrow table of numbers and text, describe text where numbers are expected, and add notes.
 
     Ids stay text, so that 007 stays 007. Other columns that may be text (with `all_columns`, all of them) become
     numbers where nothing is lost.
     """
-    names = header_of_csv(path)
+    layout = layout_of_csv(path, select)
+    names = layout.names
     check_distinct(names, path)
     if all_columns:
         as_text, values = names, []
@@ -46,7 +66,7 @@ def read_csv_table(path: Path, select: Selection, *, all_columns: bool) -> tuple
         columns = choose_columns(Source(path, dict.fromkeys(names, NUMBER)), select)
         as_text, values = columns.labels, list(columns.values)
     possible = [name for name in names if name in as_text or id_likeness(name) or name in INDEX_NAMES]
-    raw = table = _parse(path, names, possible)
+    raw = table = _parse(path, layout, possible)
     for name in possible:
         table = table.set_column(names.index(name), name, _retype(table.column(name)))
     texts = [name for name in names if str(table.schema.field(name).type) == "string"]
@@ -59,28 +79,32 @@ def read_csv_table(path: Path, select: Selection, *, all_columns: bool) -> tuple
     if id in possible:
         table = table.set_column(names.index(id), id, raw.column(id))
         texts.append(id)
-    return table, {name: _first_text(table.column(name)) for name in values if name in texts}
+    return table, {name: _first_text(table.column(name)) for name in values if name in texts}, layout.notes
 
 
-def _parse(path: Path, names: list[str], as_text: list[str]) -> Any:
+def _parse(path: Path, layout: Layout, as_text: list[str]) -> Any:
     """Parse the file; the columns of `as_text` stay text, the types of the others are guessed."""
     import pyarrow as pa
     import pyarrow.csv as pv
 
-    convert = pv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()), null_values=_NULLS)
+    columns = dict.fromkeys(as_text, pa.string())
+    convert = pv.ConvertOptions(column_types=columns, null_values=_NULLS, decimal_point=layout.decimal)
+    width = len(layout.names)
     # A blank line is a missing value if there is one column; dropping it would shift the rows below.
-    parse = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1)
+    parse = pv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True, ignore_empty_lines=width > 1)
     # Every block becomes a chunk of each column, so wide files need large blocks.
-    read = pv.ReadOptions(block_size=min(2**28, max(2**20, 2**15 * len(names))))
+    read = pv.ReadOptions(block_size=min(2**28, max(2**20, 2**15 * width)))
+    if not layout.header:
+        read.column_names = layout.names
     with reading(path):
         for read.use_threads in (True, False):  # pyarrow counts lines only without threads
             try:
-                with contextlib.closing(_LimitedFile(path)) as source:
+                with contextlib.closing(_LimitedFile(path, layout.delimiter)) as source:
                     table = pv.read_csv(source, read, parse, convert)
                     break
             except pa.ArrowInvalid as error:
                 if not read.use_threads:
-                    raise TableError(_parse_message(path, error)) from error
+                    raise TableError(_parse_message(path, error, layout.header)) from error
     if table.num_rows == 0:  # without cells, the types of columns are unknown
         raise TableError(f"{path} is empty: it has a header, but no rows")
     return table
@@ -93,18 +117,18 @@ def _open(path: Path) -> IO[bytes]:
 
 
 class _LimitedFile:
-    """The bytes of a csv file; reading fails once the table would not fit, since gzip does not store the size."""
+    """The bytes of a text file; reading fails once the table would not fit, since gzip does not store the size."""
 
     closed = False
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.stream = path, _open(path)
+    def __init__(self, path: Path, delimiter: str = ",") -> None:
+        self.path, self.stream, self.delimiter = path, _open(path), delimiter.encode()
         self.size = self.cells = 0
 
     def read(self, size: int = -1) -> bytes:
         data = self.stream.read(size)
         self.size += len(data)
-        self.cells += data.count(b",") + data.count(b"\n")
+        self.cells += data.count(self.delimiter) + data.count(b"\n")
         check_fits(self.path, max(self.size, 16 * self.cells))  # 8 bytes as a column and 8 in the matrix
         return data
 
@@ -112,18 +136,62 @@ class _LimitedFile:
         self.stream.close()
 
 
-def header_of_csv(path: Path) -> list[str]:
-    """Return the column names of a csv file, and refuse a first line that is data."""
-    with reading(path), io.TextIOWrapper(_open(path), "utf-8-sig", newline="") as handle:
-        names: list[str] = next((row for row in csv.reader(_lines(path, handle)) if row), [])
-    if not names:
+def layout_of_csv(path: Path, select: Selection) -> Layout:
+    """Detect the delimiter, the decimal separator and whether there is a header, except where the user chose."""
+    lines = _first_lines(path)
+    delimiter = select.delimiter or ("\t" if suffix_of(path).startswith(".tsv") else _detect_delimiter(lines))
+    with reading(path):
+        rows = _cells(lines, delimiter)
+    if not rows:
         raise TableError(f"{path} is empty: it has no header")
-    counted = len(names) > 1 and names == [str(i) for i in range(len(names))]  # as pandas names columns without names
-    if all(is_number(name) for name in names) and not counted:
-        raise TableError(
-            f"{path} has no header: its first line holds only numbers ({listing(names, 3)}); give each column a name"
-        )
-    return names
+    first = rows[0]
+    comma = delimiter != "," and any(_DECIMAL_COMMA.fullmatch(cell.strip()) for row in rows for cell in row)
+    decimal = "," if comma else "."
+    header = select.header
+    notes: tuple[str, ...] = ()
+    if header is None:
+        header = _is_header([cell.replace(decimal, ".") for cell in first])
+        notes = () if header else (f"{path.name} has no header: its first line holds numbers ({listing(first, 3)}).",)
+    names = first if header else [f"column{i}" for i in range(len(first))]
+    return Layout(names, delimiter, header, decimal, notes)
+
+
+def _first_lines(path: Path) -> list[str]:
+    """Return the first lines that are not blank: the first one however long it is, then as many as are short."""
+    with reading(path), io.TextIOWrapper(_open(path), "utf-8-sig", newline="") as handle:
+        lines = list(islice((line for line in _lines(path, handle) if line.strip("\r\n")), 1))
+        left = _SNIFFED_CHARACTERS
+        while lines and len(lines) < _SNIFFED and (line := handle.readline(left)):
+            left -= len(line)
+            if left <= 0:  # perhaps not the whole line
+                break
+            lines += [line] if line.strip("\r\n") else []
+    return lines
+
+
+def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
+    """Divide lines into cells, as far as these are not longer than the csv module reads."""
+    rows: list[list[str]] = []
+    with contextlib.suppress(csv.Error):
+        rows += (row for row in csv.reader(lines, delimiter=delimiter) if row)
+    return rows
+
+
+def _detect_delimiter(lines: list[str]) -> str:
+    """Return the delimiter that divides each of the first lines into equally many cells, at least two; else a comma."""
+    for delimiter in _DELIMITERS:
+        widths = [len(row) for row in _cells(lines, delimiter)]
+        whole = widths[:-1] if len(lines) == _SNIFFED else widths  # a quoted cell may go on after the last line
+        if whole and min(whole) == max(whole) > 1:
+            return delimiter
+    return ","
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Whether the first line holds names: pandas counts columns without names, and only data have fractions."""
+    if len(cells) > 1 and cells == [str(i) for i in range(len(cells))]:
+        return True
+    return not all(map(is_number, cells)) and not any(_FRACTION.fullmatch(cell.strip()) for cell in cells)
 
 
 def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
@@ -136,13 +204,13 @@ def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _parse_message(path: Path, error: Exception) -> str:
+def _parse_message(path: Path, error: Exception, header: bool) -> str:
     """Return pyarrow's error message with its row number as the line of the file."""
     match = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
     if match is None:
         return f"{path} could not be read as {suffix_of(path)}, it may be damaged: {first_sentence(error)}"
     line, expected, got = match.groups()
-    return f"{path} is ragged: line {line} has {got} cells, but the header has {expected}"
+    return f"{path} is ragged: line {line} has {got} cells, but the {'header' if header else 'first'} has {expected}"
 
 
 def _retype(column: Any) -> Any:
@@ -167,3 +235,59 @@ def _first_text(column: Any) -> str:
         if cell not in _NULLS and not is_number(cell):
             return f"{cell[:40]!r} in row {row}"
     return "text"
+
+
+def read_json_table(path: Path) -> Any:
+    """Read a file with one JSON object in each line as an arrow table of numbers, text and lists of numbers.
+
+    The fields and their types are those of the first lines: a file in which every line had fields of its own would
+    take more memory than can be foreseen. Fields of other types, or that appear only later, are left out.
+    """
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    with reading(path), io.TextIOWrapper(_open(path), "utf-8-sig") as handle:
+        objects = [json.loads(line) for line in islice(_lines(path, handle), _SAMPLED) if line.strip()]
+        size = handle.buffer.tell()
+    if not all(isinstance(one, dict) for one in objects):
+        raise TableError(f'{path} must hold one JSON object in each line, such as {{"id": 1, "vector": [0.5, 2]}}')
+    known = _field_types(objects)
+    if not known:
+        raise TableError(f"{path} is empty: it has no fields of numbers or text")
+    read = pj.ReadOptions(block_size=min(2**28, max(2**22, size)))  # a line must fit in a block
+    with reading(path):
+        for whole in (pa.int64(), pa.float64()):  # integers, unless a fraction follows after the first lines
+            schema = pa.schema({name: type or whole for name, type in known.items()}.items())
+            parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+            try:
+                with contextlib.closing(_LimitedFile(path)) as source:
+                    return pj.read_json(source, read, parse)
+            except pa.ArrowInvalid:
+                if whole == pa.float64() or None not in known.values():
+                    raise
+
+
+def _field_types(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the arrow type of each field; None for integers, which may turn out to be floats."""
+    import pyarrow as pa
+
+    kinds: dict[str, set[str]] = {}
+    for one in objects:
+        for name, value in one.items():
+            kinds.setdefault(name, set()).update(_json_kinds(value))
+    types = {"int": None, "float": pa.float64(), "str": pa.string(), "bool": pa.bool_(), "list": pa.list_(pa.float64())}
+    chosen: dict[str, Any] = {}
+    for name, found in kinds.items():
+        kind = "float" if found == {"int", "float"} else next(iter(found)) if len(found) == 1 else ""
+        if kind in types:
+            chosen[name] = types[kind]
+    return chosen
+
+
+def _json_kinds(value: Any) -> set[str]:
+    if value is None:
+        return set()
+    if isinstance(value, list):
+        numbers = all(one is None or (isinstance(one, int | float) and not isinstance(one, bool)) for one in value)
+        return {"list" if numbers else "nested"}
+    return {type(value).__name__}

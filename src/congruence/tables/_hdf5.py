@@ -1,10 +1,10 @@
-"""Inspect an .h5ad file in a child process before this process opens it.
+"""Reader of .h5 files, and the inspection of HDF5 files in a child process before this process opens them.
 
 The HDF5 library trusts the addresses and lengths inside a file. On damaged ones it can loop forever (a zeroed entry of
 a global heap does so in version 2.0) or crash, and neither can be stopped from within Python. So a short-lived child
 reads all the structure and text that the reader needs, within limits of processor time and memory, and a file that
 stops the child is refused. Numbers are read only if they are few; the index of their chunks is always read. This
-takes about 0.2 s and runs while the parent imports anndata.
+takes about 0.2 s and runs while the parent imports anndata. Lance datasets are inspected in the same way.
 """
 
 from __future__ import annotations
@@ -17,16 +17,25 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from congruence.arrays import Array
+from congruence.checks import require
 from congruence.errors import TableError
-from congruence.memory import check_fits, max_bytes
+from congruence.memory import check_fits, load_matrix, max_bytes
+from congruence.tables._arrays import Entry, table_from_entries
 from congruence.tables.access import reading
+from congruence.tables.columns import Selection
+from congruence.tables.table import Table
 
 CPU_SECONDS = 5  # for a small file; processor time reveals an endless loop, however busy the disk is
 CHILD = "from congruence.tables._hdf5 import main; main()"
 DEPTH = 2  # levels of groups: a data frame, and a categorical column in it
+ARRAYS = "*"  # in place of parts: all arrays of a file that is not AnnData
+LANCE = ".lance"
+_GROUPS, _MEMBERS = 4, 10_000  # levels of groups, and entries of a file, that are searched for arrays
 _BYTES_PER_SECOND = 2**24  # far slower than any machine reads
 _SPARE_BYTES = 2**32  # of address space for the libraries themselves
 _FEW_BYTES = 2**24  # of numbers that are read as a check
@@ -41,7 +50,8 @@ _ATTRIBUTES = ("encoding-type", "encoding-version", "_index", "column-order", "c
 def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
     """Inspect a file while the block runs, and refuse it at the end of the block if it did not pass."""
     seconds = CPU_SECONDS + path.stat().st_size // _BYTES_PER_SECOND
-    child = _start([str(path.absolute()), str(seconds), *parts])
+    library = "Lance" if parts[0] == LANCE else "HDF5"
+    child = _start([os.path.abspath(path), str(seconds), *parts])
     if child is None:
         yield
         return
@@ -49,16 +59,16 @@ def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
         yield
         answer, _ = child.communicate(timeout=60 + 20 * seconds)
     except subprocess.TimeoutExpired as error:
-        raise TableError(f"{path} is damaged: HDF5 does not finish reading it") from error
+        raise TableError(f"{path} is damaged: {library} does not finish reading it") from error
     finally:
         child.kill()
         child.communicate()
     if child.returncode < 0:
         endless = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
         how = "does not finish reading it" if endless else "crashes on it"
-        raise TableError(f"{path} is damaged: HDF5 {how} (signal {-child.returncode})")
+        raise TableError(f"{path} is damaged: {library} {how} (signal {-child.returncode})")
     if answer:  # also empty if the child could not inspect the file
-        raise TableError(answer.decode().replace(str(path.absolute()), str(path)))
+        raise TableError(answer.decode().replace(os.path.abspath(path), str(path)))
 
 
 def _start(arguments: list[str]) -> subprocess.Popen[bytes] | None:
@@ -102,10 +112,18 @@ def _limit(seconds: int) -> None:
 
 def inspect(path: Path, parts: Sequence[str]) -> None:
     """Read the structure and text of the parts, and refuse what does not fit in memory or is in another file."""
+    if parts[0] == LANCE:
+        _inspect_lance(path)
+        return
     import h5py
 
     with h5py.File(path, "r") as store:
         needed = 0
+        if parts[0] == ARRAYS:
+            arrays = _arrays(path, store, parts[1])
+            chosen = [data for name, data in arrays.items() if data.ndim == 1 or parts[1] in ("", name)]
+            check_fits(path, sum(_inspect_dataset(path, data) for data in chosen))
+            return
         for group in ("obsm", "uns"):
             if group in store:
                 list(store[group])
@@ -120,11 +138,23 @@ def inspect(path: Path, parts: Sequence[str]) -> None:
         check_fits(path, needed)
 
 
+def _inspect_lance(path: Path) -> None:
+    """Read a small dataset, or the first rows of a large one."""
+    from congruence.tables._folders import open_lance
+
+    schema, _, batches = open_lance(path)
+    size = sum(file.stat().st_size for file in (path / "data").rglob("*"))
+    for _ in batches(schema.names, 2**10, None if size <= _FEW_BYTES else 2**10):
+        pass
+
+
 def _member(path: Path, group: Any, name: str) -> Any:
     import h5py
 
-    if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
-        raise TableError(f"{path}: {name} is stored in another file, which is not followed")
+    link = group.get(name, getlink=True)
+    if not isinstance(link, h5py.HardLink):
+        what = "stored in another file" if isinstance(link, h5py.ExternalLink) else f"a link to {link.path}"
+        raise TableError(f"{path}: {name} is {what}, which is not followed")
     return group[name]
 
 
@@ -180,3 +210,54 @@ def _check_chunks(path: Path, data: Any) -> None:
             _, content = data.id.read_direct_chunk(chunk.chunk_offset)
             if len(zlib.decompressobj().decompress(content, most + 1)) > most:
                 raise TableError(f"{path} is damaged: a chunk of {data.name} unpacks to more than {most} bytes")
+
+
+def read_hdf5(path: Path, select: Selection) -> Table:
+    """Read a matrix of an HDF5 file with the ids and metadata beside it."""
+    with inspection(path, [ARRAYS, select.key or ""]):
+        h5py = require("h5py", str(path), "hdf5")
+    with h5py.File(path, "r") as store:
+        arrays = _arrays(path, store, select.key or "")
+        entries = {name: Entry(tuple(data.shape), partial(_load, path, data)) for name, data in arrays.items()}
+        return table_from_entries(path, entries, select)
+
+
+def _load(path: Path, data: Any) -> Array:
+    if data.dtype.hasobject:
+        text: Array = data.asstr()[...]
+        return text
+    return load_matrix(data, path) if data.ndim == 2 and data.size else data[...]
+
+
+def _arrays(path: Path, store: Any, key: str) -> dict[str, Any]:
+    """Return the matrices and vectors of a file by name, without those behind links; a `key` that is one is refused."""
+    found: dict[str, Any] = {}
+    left = _MEMBERS
+    groups = [("", store, _GROUPS)]
+    while groups:
+        prefix, group, depth = groups.pop()
+        for name in group:
+            left -= 1
+            if left < 0:
+                raise TableError(f"{path} has more than {_MEMBERS} members, which is more than is searched")
+            if prefix + name == key or key.startswith(f"{prefix}{name}/"):
+                _member(path, group, name)  # refuses a link that was asked for
+            node = _hard_member(group, name)
+            if hasattr(node, "shape") and _is_readable(node):
+                found[prefix + name] = node
+            elif node is not None and not hasattr(node, "shape") and depth > 1:
+                groups.append((f"{prefix}{name}/", node, depth - 1))
+    return dict(sorted(found.items()))
+
+
+def _hard_member(group: Any, name: str) -> Any:
+    import h5py
+
+    return group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+
+
+def _is_readable(data: Any) -> bool:
+    """Whether a data set is a matrix or vector of numbers or text."""
+    import h5py
+
+    return data.ndim in (1, 2) and (data.dtype.kind in "biufSU" or h5py.check_string_dtype(data.dtype) is not None)

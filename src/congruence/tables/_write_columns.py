@@ -38,7 +38,7 @@ def write_columns(tables: Iterable[Table], temporary: Path, path: Path, id: str 
 
 def is_csv(path: Path) -> bool:
     """Whether a path is that of a csv file, compressed or not."""
-    return suffix_of(path) in (".csv", ".csv.gz")
+    return suffix_of(path).startswith((".csv", ".tsv"))
 
 
 @contextlib.contextmanager
@@ -58,10 +58,10 @@ def open_writer(temporary: Path, path: Path, schema: Any, labels: Sequence[str])
         if suffix_of(path) == ".parquet":
             writer = pq.ParquetWriter(temporary, schema, use_dictionary=list(labels))
         elif is_csv(path):
-            compression = "gzip" if suffix_of(path) == ".csv.gz" else None
-            writer = pv.CSVWriter(
-                stack.enter_context(pa.output_stream(str(temporary), compression=compression)), schema
-            )
+            compression = "gzip" if suffix_of(path).endswith(".gz") else None
+            target = stack.enter_context(pa.output_stream(str(temporary), compression=compression))
+            delimiter = "\t" if suffix_of(path).startswith(".tsv") else ","
+            writer = pv.CSVWriter(target, schema, write_options=pv.WriteOptions(delimiter=delimiter))
         else:
             writer = pa.ipc.new_file(stack.enter_context(pa.OSFile(str(temporary), "wb")), schema)
         yield stack.enter_context(writer)

@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from congruence.errors import CongruenceError, TableError
 from congruence.files import system_reason
 
-COLUMNAR = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")  # formats with named columns
+_SOURCE_LINES = re.compile(r",? \S+\.rs:[\d:]+")  # which libraries in Rust add to their messages
 _NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
 
 
@@ -86,6 +87,17 @@ def check_readable(path: Path, *, folder: bool = False) -> None:
         raise TableError(f"{path} cannot be read: permission denied")
     if not folder and size == 0:
         raise TableError(f"{path} is empty: it has 0 bytes")
+    if folder:
+        _check_contents(path)
+
+
+def _check_contents(folder: Path) -> None:
+    """Refuse a store in which something is a link, and so leads elsewhere, or neither a file nor a folder."""
+    for inside, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            mode = os.lstat(one := os.path.join(inside, name)).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise TableError(f"{folder} is not a plain store: {one} is not a regular file")
 
 
 @contextlib.contextmanager
@@ -97,15 +109,17 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise TableError(f"{path} does not fit in memory: {first_sentence(error)}") from error
-    except Exception as error:  # on damaged bytes libraries raise many kinds, from struct.error to RuntimeError
+    except BaseException as error:  # on damaged bytes libraries raise many kinds, from struct.error to RuntimeError
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust
+            raise
         raise TableError(
             f"{path} could not be read as {suffix_of(path)}, it may be damaged: {first_sentence(error)}"
         ) from error
 
 
-def first_sentence(error: Exception) -> str:
+def first_sentence(error: BaseException) -> str:
     """Return the first sentence of a library's error message, or the type of the error if it has none."""
-    lines = (system_reason(error) or str(error)).strip().splitlines()
+    lines = _SOURCE_LINES.sub("", system_reason(error) or str(error)).strip().splitlines()
     return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from congruence.arrays import Array, listing
-from congruence.errors import TableError
+from congruence.errors import InputError, TableError
 from congruence.tables.table import EXACT, duplicates, missing_labels
 
 PREFIX = "Metadata_"
@@ -47,6 +47,8 @@ class Selection:
     key: str | None = None
     name: str = ""
     like: ColumnChoice | None = None  # choose the same columns as in another file, if all columns are the same
+    delimiter: str | None = None  # between the cells of a csv file
+    header: bool | None = None  # whether the first line of a csv file holds names
 
     def refuse(self, path: Path | str, *options: str, because: str) -> None:
         """Raise an error if any of `options` is set, because the format does not support it."""
@@ -61,9 +63,16 @@ def selection(
     metadata: str | Sequence[str] | None = None,
     key: str | None = None,
     name: str | None = None,
+    *,
+    delimiter: str | None = None,
+    header: bool | None = None,
 ) -> Selection:
     """Build a `Selection` from the options of `read_table`."""
-    return Selection(id, patterns(features), patterns(metadata), key, name or "")
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0'):
+        raise InputError(f"delimiter must be one character, such as ',', ';' or 'tab'; got {delimiter!r}")
+    names = patterns(features), patterns(metadata)
+    return Selection(id, *names, key, name or "", delimiter=delimiter, header=header)
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,7 @@ class Source:
     text: Collection[str] = field(default_factory=frozenset)  # the columns that hold text
     take: Callable[[Sequence[str], int], Mapping[str, Array]] | None = None
     recorded_metadata: Collection[str] = ()  # the metadata columns that `write_table` recorded
+    notes: tuple[str, ...] = ()  # how the file was read
 
     def head(self, names: Sequence[str]) -> Mapping[str, Array]:
         """The first rows of some columns."""
@@ -228,7 +238,7 @@ def choose_columns(source: Source, select: Selection) -> ColumnChoice:
         row_id.id,
         row_id.indexed,
         row_id.range,
-        (*row_id.notes, *notes),
+        (*source.notes, *row_id.notes, *notes),
         values=tuple(chosen),
         lists=kinds[chosen[0]] == LIST,
         metadata=tuple(name for name in kinds if name not in taken and kinds[name] not in (LIST, NESTED)),

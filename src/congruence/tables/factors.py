@@ -16,7 +16,8 @@ from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
 from congruence.files import InputFile, describe_file
 from congruence.tables._pairing import assign_ids, joined_rows
-from congruence.tables.columns import PREFIX, Selection, patterns
+from congruence.tables.address import as_path
+from congruence.tables.columns import PREFIX, patterns, selection
 from congruence.tables.frames import columns_from_frame
 from congruence.tables.inputs import Names, as_table, check_options, is_table, paths_of, supports
 from congruence.tables.join import join_tables
@@ -54,6 +55,8 @@ def pair(
     features: Names = None,
     metadata: Names = None,
     key: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
     cluster: Any = None,
     drop_missing: bool = False,
 ) -> CodesAndFactors:
@@ -75,6 +78,10 @@ def pair(
         Of the codes, as for `as_table`.
     key : str, optional
         Of the codes, as for `as_table`.
+    delimiter : str, optional
+        Of codes and factors that are csv files, as for `as_table`.
+    header : bool, optional
+        Of codes and factors that are csv files, as for `as_table`.
     cluster : array of shape (n,), or name of a metadata column, optional
         Which rows belong together. An array has one entry for each row of the codes.
     drop_missing : bool, default False
@@ -86,10 +93,11 @@ def pair(
         )
     own = factors is None
     source = codes if own else factors
-    facts = as_columns(source, name="factors", id=id, key=key if own else None, keep=columns)
+    text: dict[str, Any] = {"delimiter": delimiter, "header": header}
+    facts = as_columns(source, name="factors", id=id, key=key if own else None, keep=columns, **text)
     where = os.fspath(source) if isinstance(source, str | os.PathLike) else "codes" if own else "factors"
     names = _choose_factors(facts, columns, where, without=cluster)
-    options = {"id": id, "features": features, "metadata": metadata, "key": key}
+    options = {"id": id, "features": features, "metadata": metadata, "key": key, **text}
     table = _read_codes(codes, options, list(names.values()) if own else [])
     tables = [replace(table, name="codes"), _row_numbers(facts, names, own=own, drop_missing=drop_missing)]
     tables, notes = ([replace(one, ids=None) for one in tables], list(table.notes)) if own else assign_ids(tables)
@@ -116,7 +124,14 @@ def pair(
 
 
 def as_columns(
-    x: Any, *, name: str = "factors", id: str | None = None, key: str | None = None, keep: Names = None
+    x: Any,
+    *,
+    name: str = "factors",
+    id: str | None = None,
+    key: str | None = None,
+    keep: Names = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
 ) -> RowColumns:
     """Return all columns of `x` by name, numbers and text, and its ids where it has them.
 
@@ -132,11 +147,16 @@ def as_columns(
         Which array inside the file.
     keep : str or list of str, optional
         Names or glob patterns of columns that are not ids, unless `id` names them.
+    delimiter : str, optional
+        The character between the cells of a csv file; by default detected.
+    header : bool, optional
+        Whether the first line of a csv file holds names; by default detected.
     """
     kept = None if keep is None else tuple(p for one in patterns(keep) or () for p in (one, PREFIX + one))
-    select = Selection(id=id, features=kept, key=key)
+    select = selection(id, kept, key=key)
     if isinstance(x, str | os.PathLike):
-        parts = [read_row_columns(path, id=id, key=key, features=kept) for path in part_files(x)]
+        options: dict[str, Any] = {"id": id, "key": key, "features": kept, "delimiter": delimiter, "header": header}
+        parts = [read_row_columns(path, **options) for path in part_files(x)]
         if len(parts) == 1:
             return parts[0]
         labels = concatenate_labels([(part.ids, part.columns) for part in parts])
@@ -234,5 +254,5 @@ def _row_numbers(facts: RowColumns, names: Mapping[str, str], *, own: bool, drop
 
 def _files_of(x: Any) -> list[Path]:
     if isinstance(x, str | os.PathLike):
-        return [Path(path) for path in part_files(x)]
+        return [as_path(path) for path in part_files(x)]
     return list(paths_of([x])) if isinstance(x, Table) else []

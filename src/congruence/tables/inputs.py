@@ -29,10 +29,10 @@ from congruence.tables._pairing import (
 )
 from congruence.tables._sampling import Sample, sample_by_hash
 from congruence.tables.access import unique_names
-from congruence.tables.columns import Selection, selection
+from congruence.tables.columns import selection
+from congruence.tables.formats import honours
 from congruence.tables.join import Index, Joined, join_tables, paired_clusters
-from congruence.tables.parts import lazy_files, part_files, read_files
-from congruence.tables.read import honours
+from congruence.tables.parts import part_files, read_path
 from congruence.tables.table import Table, is_anndata, is_frame, is_series
 
 Names = str | Sequence[str] | None
@@ -56,6 +56,8 @@ def as_table(
     features: Names = None,
     metadata: Names = None,
     key: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
 ) -> Table:
     """Return the rows of `x` as a table: values, and ids and metadata where it has them.
 
@@ -76,16 +78,21 @@ def as_table(
         Names or patterns of the columns that are metadata, as for `read_table`. AnnData has obs as metadata.
     key : str, optional
         Which array inside the file, as for `read_table`; for AnnData "X" or an entry of obsm.
+    delimiter : str, optional
+        The character between the cells of a csv file, as for `read_table`.
+    header : bool, optional
+        Whether the first line of a csv file holds names, as for `read_table`.
 
     Returns
     -------
     Table
         Its `notes` name columns that were taken as ids or left out without having been named.
     """
-    select = selection(id, features, metadata, key, name)
+    select = selection(id, features, metadata, key, name, delimiter=delimiter, header=header)
     where = name or "x"
     if _is_path(x):
-        return _read(os.fspath(x), select)
+        return read_path(x, select)
+    select.refuse(where, "delimiter", "header", because="it is not a csv file")
     if isinstance(x, Table):
         return select_columns(x, select)
     if is_anndata(x):
@@ -102,14 +109,6 @@ def as_table(
         raise InputError(f"{where} is a lazy frame; {where}.collect() returns its rows")
     select.refuse(where, "id", "features", "metadata", "key", because="an array has no named columns")
     return Table(_matrix(x, where), where)
-
-
-def _read(path: str, select: Selection, *, lazily: bool = False) -> Table:
-    files = part_files(path)
-    folder = Path(path) if len(files) > 1 and Path(path).is_dir() else None
-    select = select if folder is None else replace(select, name=select.name or folder.name)
-    table = (lazy_files if lazily else read_files)(files, select)
-    return table if folder is None else replace(table, path=folder, parts=())
 
 
 def _matrix(x: Any, where: str) -> Any:
@@ -162,6 +161,8 @@ def gather(
     features: Names = None,
     metadata: Names = None,
     key: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
     cluster: Any = None,
     labels: Any = None,
     drop_missing: bool = False,
@@ -185,6 +186,10 @@ def gather(
         As for `as_table`, in the runs that support it.
     key : str, optional
         As for `as_table`, in the runs that support it.
+    delimiter : str, optional
+        As for `as_table`, in the runs that are csv files.
+    header : bool, optional
+        As for `as_table`, in the runs that are csv files.
     cluster : array of shape (n,), or name of a metadata column, optional
         Which rows belong together. An array has one entry for each row of the first run.
     labels : array of shape (n,) or (n, m), or name of a metadata column of the first run, optional
@@ -200,7 +205,8 @@ def gather(
     if rows is not None:
         check_integer("rows", rows, LEAST_ROWS)
     names, items = _named(runs)
-    options = {"id": id, "features": features, "metadata": metadata, "key": key}
+    options: dict[str, Any] = {"id": id, "features": features, "metadata": metadata, "key": key}
+    options |= {"delimiter": delimiter, "header": header}
     tables = read_runs(items, names, options)
     return pair_tables(tables, cluster=cluster, labels=labels, drop_missing=drop_missing, rows=rows, seed=seed)
 
@@ -220,16 +226,18 @@ def read_runs(
         own = {option: value for option, value in chosen.items() if supports(run, option)}
         own["name"] = name
         is_path = _is_path(run)
-        tables.append(_read(run, selection(**own), lazily=lazily) if is_path else as_table(run, **own))
+        tables.append(read_path(run, selection(**own), lazily=lazily) if is_path else as_table(run, **own))
     return tables
 
 
 def supports(run: Any, option: str) -> bool:
-    """Whether the option "features", "metadata" or "key" applies to a run; "id" always does."""
+    """Whether an option of `read_table` applies to a run; "id" always does."""
     if option == "id":
         return True
     if _is_path(run):
         return honours(part_files(run)[0], option)
+    if option in ("delimiter", "header"):
+        return False
     if is_anndata(run):
         return option != "metadata"
     return is_frame(run) or (isinstance(run, Table) and option == "features")

@@ -17,8 +17,9 @@ from congruence.errors import TableError
 from congruence.rows.blocks import as_dask
 from congruence.tables._arrow import TableBuilder, block_rows, guarded, open_columnar
 from congruence.tables._zarr import check_zarr_array, import_zarr, read_zarr
-from congruence.tables.access import check_readable, reading, stem_of, suffix_of
+from congruence.tables.access import reading, stem_of, suffix_of
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns
+from congruence.tables.formats import check_format
 from congruence.tables.read import read_selected
 from congruence.tables.table import Table
 
@@ -41,7 +42,7 @@ def _read(path: Path, select: Selection) -> Table:
     if suffix_of(path) == ".parquet":
         return _read_parquet(path, select)
     if suffix_of(path) == ".zarr":
-        check_readable(path, folder=True)
+        check_format(path)
         with warnings.catch_warnings(), reading(path):
             warnings.simplefilter("ignore")
             table = read_zarr(path, select, lazy_matrix=_lazy_matrix)
@@ -146,7 +147,7 @@ def _read_parquet(path: Path, select: Selection) -> Table:
     """Read the ids and metadata of a parquet file, and leave its values in row groups."""
     import pyarrow.parquet as pq
 
-    check_readable(path)
+    check_format(path)
     with open_columnar(path, select) as file:
         columns, n = choose_columns(file.source, select), file.n
         labels = TableBuilder(path, replace(columns, values=(), lists=False), file.schema, n)

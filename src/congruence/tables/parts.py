@@ -16,17 +16,26 @@ import numpy as np
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
 from congruence.memory import spill_chunks
-from congruence.tables.access import COLUMNAR, check_readable, reading, stem_of, suffix_of
+from congruence.tables._folders import dataset_files
+from congruence.tables.access import reading, stem_of, suffix_of
+from congruence.tables.address import Address, as_path, listed
 from congruence.tables.columns import Selection, choose_columns, selection
-from congruence.tables.read import CODES, READERS, SUFFIXES, read_selected
+from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES, check_format
+from congruence.tables.read import CODES, read_selected
 from congruence.tables.table import Table, concatenate_labels
 
 
-def expanded(names: Sequence[str | Path]) -> list[str]:
+def expanded(names: Sequence[str | os.PathLike[str]]) -> list[str]:
     """Return the files that names and patterns (``export/*.parquet``) refer to, those of a pattern sorted."""
     paths: list[str] = []
     for name in map(str, names):
-        matches = sorted(glob.glob(name)) if any(c in name for c in "*?[") and not Path(name).exists() else [name]
+        path = as_path(name)
+        if not any(c in name for c in "*?["):
+            matches = [str(path) if isinstance(path, Address) else name]
+        elif isinstance(path, Address):
+            matches = listed(Address(str(path).rpartition("/")[0]), path.name)
+        else:
+            matches = [name] if path.exists() else sorted(glob.glob(name))
         if not matches:
             raise InputError(f"no file matches {name}")
         paths += matches
@@ -35,13 +44,29 @@ def expanded(names: Sequence[str | Path]) -> list[str]:
 
 def part_files(path: str | os.PathLike[str]) -> list[str]:
     """Return the files that make one table: those of a pattern or of a folder of parts, else the file itself."""
-    folder = Path(path)
-    if suffix_of(folder) in READERS or not folder.is_dir() or (folder / CODES).is_file():
-        return expanded([os.fspath(path)])
-    files = sorted(str(file) for file in folder.iterdir() if suffix_of(file) in READERS and file.name[0] not in "._")
+    folder = as_path(path)
+    if suffix_of(folder) in BY_SUFFIX:
+        return expanded([path])
+    if isinstance(folder, Address):
+        inside = listed(folder)
+    elif not folder.is_dir() or (folder / CODES).is_file():
+        return expanded([path])
+    else:
+        inside = dataset_files(folder) or sorted(map(str, folder.iterdir()))
+    files = [one for one in inside if suffix_of(file := as_path(one)) in BY_SUFFIX and file.name[0] not in "._"]
     if not files:
         raise TableError(f"{folder} is a folder without embedding files; known are {', '.join(SUFFIXES)}")
     return files
+
+
+def read_path(path: str | os.PathLike[str], select: Selection, *, lazily: bool = False) -> Table:
+    """Read a file, a pattern or a folder of parts as one table, with a dask array for its values if `lazily`."""
+    files = part_files(path)
+    table = (lazy_files if lazily else read_files)(files, select)
+    folder = Path(path)
+    if suffix_of(folder) in BY_SUFFIX or not folder.is_dir() or files == [os.fspath(path)]:
+        return table
+    return replace(table, name=select.name or folder.name, path=folder, parts=())
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,22 +84,24 @@ def stream_table(
     features: str | Sequence[str] | None = None,
     metadata: str | Sequence[str] | None = None,
     key: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
 ) -> Stream:
     """Read an embedding table a chunk of rows at a time; the options are those of `read_table`.
 
-    Parquet is read batch by batch, and files that can be mapped into memory (.npy, .arrow, .safetensors, .pt) are
-    never loaded as a whole. The other formats are read as a whole and returned in chunks.
+    Parquet and Lance are read batch by batch, and files that can be mapped into memory (.npy, .arrow, .safetensors,
+    .pt) are never loaded as a whole. The other formats are read as a whole and returned in chunks.
     """
-    return _stream(Path(path), selection(id, features, metadata, key))
+    return _stream(as_path(path), selection(id, features, metadata, key, delimiter=delimiter, header=header))
 
 
 def _stream(path: Path, select: Selection) -> Stream:
-    if suffix_of(path) != ".parquet":
+    if suffix_of(path) not in (".parquet", ".lance"):
         table = read_selected(path, select)
         return Stream(table.n, slices(table))
     from congruence.tables._arrow import open_columnar
 
-    check_readable(path)
+    check_format(path)
     select = replace(select, name=select.name or stem_of(path))
     stack = ExitStack()
     file = stack.enter_context(open_columnar(path, select))
@@ -101,8 +128,8 @@ def slices(table: Table, width: int = 0) -> Iterator[Table]:
 def read_parts(paths: Sequence[str | Path], **options: Any) -> Table:
     """Read files with the same columns as one table, in this order; the options are those of `read_table`.
 
-    Files are read one after the other, parquet a batch of rows at a time; a large matrix is stored in a temporary file.
-    The columns are chosen in the first file.
+    A pattern or a folder stands for its files. They are read one after the other, parquet a batch of rows at a time; a
+    large matrix is stored in a temporary file. The columns are chosen in the first file.
     """
     return read_files(paths, selection(**options))
 
@@ -125,7 +152,7 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
             yield chunk.values
 
     name = select.name or _name(files)
-    stacked = spill_chunks(values(), name)
+    stacked = spill_chunks(values(), name, _size_on_disk(files))
     return Table(stacked, name, **concatenate_labels(labels), **fields, parts=tuple(files))
 
 
@@ -173,7 +200,7 @@ def fix_columns(path: Path, select: Selection) -> Selection:
         return select
     from congruence.tables._arrow import open_columnar
 
-    check_readable(path)
+    check_format(path)
     with reading(path), open_columnar(path, select) as file:
         return replace(select, like=choose_columns(file.source, select))
 
@@ -191,6 +218,10 @@ def _chunks(paths: Sequence[Path], select: Selection) -> Iterator[Table]:
     _check_rows(first is not None, paths)
 
 
+def _size_on_disk(files: Sequence[Path]) -> int:
+    return sum(file.stat().st_size for file in files if not isinstance(file, Address) and file.is_file())
+
+
 def _check_rows(n: int, paths: Sequence[Path]) -> int:
     if not n:
         raise TableError(f"{_name(paths)}: none of the files has rows")
@@ -201,16 +232,17 @@ def _check_files(paths: Sequence[str | Path]) -> list[Path]:
     """Refuse files that cannot be parts of one table."""
     if not paths:
         raise InputError("paths must name at least one file")
-    kinds = {suffix_of(Path(path)): path for path in paths}
+    files = [as_path(file) for path in paths for file in part_files(path)]
+    kinds = {suffix_of(file): file for file in files}
     if len(kinds) > 1:
         raise TableError(
             f"files of one table must be of one format, but {' and '.join(map(str, kinds.values()))} differ"
         )
-    counts = Counter(Path(path).resolve() for path in paths)
+    counts = Counter(file.resolve() for file in files)
     repeated = [path.name for path, count in counts.items() if count > 1]
     if repeated:
         raise TableError(f"files of one table must be distinct; got more than one {listing(repeated)}")
-    return [Path(path) for path in paths]
+    return files
 
 
 def _check_same_columns(part: Table, first: Table) -> None:

@@ -5,40 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
-from congruence.tables.access import COLUMNAR, check_readable, npy_header, reading, stem_of, suffix_of
+from congruence.tables.access import check_readable, npy_header, reading, stem_of, suffix_of
+from congruence.tables.address import as_path
 from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
+from congruence.tables.formats import BY_SUFFIX, COLUMNAR, check_format
 from congruence.tables.table import Table, as_column
 
-READERS = {  # the module and the function for each suffix, imported when a file of that format is read
-    ".npy": ("_arrays", "read_npy"),
-    ".npz": ("_arrays", "read_npz"),
-    **dict.fromkeys((".csv", ".csv.gz", ".parquet", ".arrow", ".feather"), ("_arrow", "read_columnar")),
-    ".h5ad": ("_anndata", "read_h5ad"),
-    ".zarr": ("_zarr", "read_zarr"),
-    ".safetensors": ("_arrays", "read_safetensors"),
-    ".pt": ("_arrays", "read_pt"),
-    ".pth": ("_arrays", "read_pt"),
-}
-SUFFIXES = tuple(READERS)
 CODES = "latents.parquet"  # in the folder of a training, as `experiments.runs` writes it
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    ".npy": (),
-    **dict.fromkeys((".npz", ".safetensors", ".pt", ".pth", ".zarr"), ("key",)),
-    ".h5ad": ("key", "features"),
-    **dict.fromkeys((".csv", ".csv.gz"), ("features", "metadata")),
-}
-
-
-def honours(path: str | Path, option: str) -> bool:
-    """Whether the format of a file supports the option "features", "metadata" or "key" of `read_table`."""
-    return option in _OPTIONS.get(suffix_of(Path(path)), ("features", "metadata", "key"))
 
 
 def read_table(
@@ -48,20 +27,24 @@ def read_table(
     features: str | Sequence[str] | None = None,
     metadata: str | Sequence[str] | None = None,
     key: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
     name: str | None = None,
 ) -> Table:
     """Read an embedding table: values, and row ids and metadata where the file has them.
 
     Nothing is ever unpickled, and a table that would not fit in memory is refused before it is read. Files that can be
-    mapped into memory (.npy, uncompressed .arrow with a column of lists, .safetensors, .pt) are not loaded, and a
-    matrix of more than 256 MB from another file (except .npz) is stored in a temporary file, which is mapped. NaN is
-    preserved; `join_tables` refuses or drops it.
+    mapped into memory (.npy, uncompressed .arrow with a column of lists, .safetensors, .pt, .fbin, .fvecs, flat FAISS
+    indexes) are not loaded, and a matrix of more than 256 MB from another file (except .npz and .mat) is stored in a
+    temporary file, which is mapped. NaN is preserved; `join_tables` refuses or drops it.
 
     Parameters
     ----------
     path : str or Path
-        A file, or a folder for .zarr. The suffix determines the format; `SUFFIXES` lists the supported ones. In the
-        folder of a training (`experiments.runs`), the codes are read.
+        A file, or a folder for .zarr and .lance. The suffix determines the format; `SUFFIXES` lists the supported ones.
+        Also a pattern (``"export/*.parquet"``), a folder whose files are the parts of one table, a Hugging Face dataset
+        that was saved to a folder, an address (``s3://``, ``gs://``, ``file://``), or "-" for csv or parquet from
+        standard input. In the folder of a training (`experiments.runs`), the codes are read.
     id : str, optional
         The column (or one-dimensional array) that holds the ids. Without it, the column that `write_table`
         recorded, one called ``id``, ``row_id`` or ``Metadata_id``, a pandas index of names, a column named like an id
@@ -76,8 +59,14 @@ def read_table(
     metadata : str or list of str, optional
         Names or glob patterns of the columns that are metadata.
     key : str, optional
-        Which array inside the file: its name in .npz, .safetensors, .pt and .zarr; "X" or a key of obsm for
-        AnnData; the column of lists in .parquet and .arrow.
+        Which array inside the file: its name in .npz, .safetensors, .pt, .zarr, .h5 and .mat; "X" or a key of obsm for
+        AnnData; the column of lists in .parquet, .arrow, .lance and .jsonl.
+    delimiter : str, optional
+        The character between the cells of a csv file, or "tab"; by default the one that divides the first lines
+        equally (comma, semicolon, tab or bar).
+    header : bool, optional
+        Whether the first line of a csv file holds the names of the columns; by default unless it holds only numbers, or
+        numbers with fractions.
     name : str, optional
         The name of the run; by default the stem of the file.
 
@@ -87,39 +76,41 @@ def read_table(
         float32 and float64 are preserved; columns of both, and columns of integers, become float64.
         Columns of lists or structs that are not the values are left out.
     """
-    return read_selected(Path(path), selection(id, features, metadata, key, name))
+    from congruence.tables.parts import read_path
+
+    return read_path(path, selection(id, features, metadata, key, name, delimiter=delimiter, header=header))
 
 
 def read_selected(path: Path, select: Selection) -> Table:
     """Read an embedding table; `read_table` with its options in one object."""
-    suffix = suffix_of(path)
-    if suffix not in READERS and (path / CODES).is_file():
+    if suffix_of(path) not in BY_SUFFIX and (path / CODES).is_file():
         return read_selected(path / CODES, replace(select, name=select.name or path.name))
-    if suffix not in READERS:
-        raise TableError(f"{path} has an unknown suffix {suffix!r}; known are {', '.join(SUFFIXES)}")
-    check_readable(path, folder=suffix == ".zarr")
+    known = check_format(path)
+    for option in ("delimiter", "header"):
+        if option not in known.options:
+            select.refuse(path, option, because="it is not a csv file")
     select = replace(select, name=select.name or stem_of(path))
     with warnings.catch_warnings(), reading(path):
         warnings.simplefilter("ignore")  # a file is read, or refused with an error
-        module, name = READERS[suffix]
-        table: Table = getattr(import_module(f"congruence.tables.{module}"), name)(path, select)
+        table: Table = known.read(path, select)
         return table
 
 
-def column_names(path: str | Path) -> tuple[str, ...] | None:
+def column_names(path: str | Path, select: Selection | None = None) -> tuple[str, ...] | None:
     """Return the names of all columns of a csv, parquet or arrow file; None for formats that store arrays."""
-    path = Path(path)
+    select = select or Selection()
+    path = as_path(path)
     if suffix_of(path) not in COLUMNAR:
         return None
-    check_readable(path)
+    check_format(path)
     from congruence.tables._arrow import open_columnar
-    from congruence.tables._csv import header_of_csv
+    from congruence.tables._csv import layout_of_csv
 
-    if suffix_of(path).startswith(".csv"):
-        names = header_of_csv(path)
+    if suffix_of(path).startswith((".csv", ".tsv")):
+        names = layout_of_csv(path, select).names
         check_distinct(names, path)
         return tuple(names)
-    with open_columnar(path, Selection()) as file:
+    with open_columnar(path, select) as file:
         return tuple(file.schema.names)
 
 
@@ -140,7 +131,13 @@ class RowColumns:
 
 
 def read_row_columns(
-    path: str | Path, *, id: str | None = None, key: str | None = None, features: Sequence[str] | None = None
+    path: str | Path,
+    *,
+    id: str | None = None,
+    key: str | None = None,
+    features: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
 ) -> RowColumns:
     """Read every column of a file of any format that `read_table` supports; text is returned as Python strings.
 
@@ -157,14 +154,18 @@ def read_row_columns(
         Which array inside the file, for formats that hold several.
     features : sequence of str, optional
         Names or glob patterns of columns that are not ids, unless `id` names them.
+    delimiter : str, optional
+        The character between the cells of a csv file; by default detected.
+    header : bool, optional
+        Whether the first line of a csv file holds names; by default detected.
     """
-    path = Path(path)
+    path = as_path(path)
     if suffix_of(path) not in COLUMNAR:
         return _columns_of_matrix(path, id, key)
-    check_readable(path)
+    check_format(path)
     from congruence.tables._arrow import open_columnar
 
-    select = Selection(id=id, features=None if features is None else tuple(features), name=path.name)
+    select = selection(id, features, name=path.name, delimiter=delimiter, header=header)
     with open_columnar(path, select, all_columns=True) as file:
         kinds, row_id = file.source.kinds, choose_id(file.source, select)
         apart = {*file.source.index, *INDEX_NAMES, row_id.id}

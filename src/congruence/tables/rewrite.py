@@ -15,10 +15,11 @@ from congruence.errors import TableError
 from congruence.files import replacing
 from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, guarded, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
-from congruence.tables.access import COLUMNAR, check_readable, suffix_of
+from congruence.tables.access import suffix_of
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns, numbering
+from congruence.tables.formats import COLUMNAR, check_format
 from congruence.tables.table import duplicates
-from congruence.tables.write import writing
+from congruence.tables.write import writable_suffix, writing
 
 Work = Callable[[Array, int], tuple[Array, Mapping[str, Array]]]
 
@@ -59,7 +60,8 @@ def rewrite_values(
     flag : str
         The name of a boolean column that `work` returns as well; "" if it returns none.
     """
-    check_readable(source)
+    check_format(source)
+    writable_suffix(target)
     with open_columnar(source, select) as file:
         columns = _choose(file, select)
         layout = _layout(file, columns, target, names or number_columns(columns.values, width), flag)

@@ -25,7 +25,8 @@ from congruence.tables._arrays import FEATURES, IDS, TEXT_HEADER, VALUES
 from congruence.tables._hdf5 import inspection
 from congruence.tables._write_columns import first_of, write_columns
 from congruence.tables._zarr import import_zarr
-from congruence.tables.access import COLUMNAR, first_sentence, suffix_of
+from congruence.tables.access import first_sentence, suffix_of
+from congruence.tables.formats import COLUMNAR, WRITABLE
 from congruence.tables.parts import Stream
 from congruence.tables.table import Table, concatenate_labels
 
@@ -50,7 +51,7 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
         The name of the id column in files with columns; by default the one it was read from, or "id".
     """
     path = Path(path)
-    suffix = _known_suffix(path)
+    suffix = writable_suffix(path)
     if id is not None and suffix not in COLUMNAR:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
     if suffix not in (".npy", *_WRITERS):
@@ -81,7 +82,7 @@ def write_stream(stream: Stream, path: str | Path, *, id: str | None = None) -> 
         The name of the id column in files with columns; by default the one it was read from, or "id".
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    suffix = writable_suffix(path)
     if suffix == ".zarr":
         _write_zarr(stream, path)
     elif suffix in COLUMNAR:
@@ -110,7 +111,7 @@ def check_table_path(path: str | Path, table: Table | None = None) -> None:
     path = Path(path)
     if table is not None and suffix_of(path) == ".npy":
         _check_values_alone(table, path)
-    if _known_suffix(path) == ".zarr":
+    if writable_suffix(path) == ".zarr":
         _check_folder(path)
     else:
         check_writable(path)
@@ -138,11 +139,11 @@ def write_obsm(path: str | Path, key: str, values: Any) -> None:
             write_elem(store.require_group("obsm"), key, to_numpy(values))
 
 
-def _known_suffix(path: Path) -> str:
+def writable_suffix(path: Path) -> str:
+    """Return the suffix of a path, and refuse one whose format cannot be written."""
     suffix = suffix_of(path)
-    known = (*COLUMNAR, ".npy", *_WRITERS, ".zarr")
-    if suffix not in known:
-        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {', '.join(known)}")
+    if suffix not in WRITABLE:
+        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {', '.join(WRITABLE)}")
     return suffix
 
 
@@ -205,7 +206,7 @@ def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:
     kind = "none" if table.ids is None else "integer" if table.ids.dtype.kind == "i" else "text"
     with warnings.catch_warnings():  # AnnData warns of names that are not unique
         warnings.simplefilter("ignore")
-        data = anndata.AnnData(to_numpy(table.values), obs=obs, var=var, uns={IDS_NOTE: kind})
+        data = anndata.AnnData(np.asarray(to_numpy(table.values)), obs=obs, var=var, uns={IDS_NOTE: kind})
         data.write_h5ad(temporary)
 
 

@@ -25,6 +25,7 @@ from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
 from congruence.tables.access import suffix_of
+from congruence.tables.address import as_path
 from congruence.tables.columns import Selection, match_columns, numbering, selection
 from congruence.tables.parts import fix_columns, part_files
 from congruence.tables.read import column_names
@@ -145,7 +146,7 @@ def apply_files(
             "pairs or on fewer than 50 rows); fit it again"
         )
     many = is_many(source)
-    files = [Path(file) for file in part_files(source) if Path(file).resolve() != Path(map).resolve()]
+    files = [file for file in (as_path(one) for one in part_files(source)) if file.resolve() != Path(map).resolve()]
     if not files:
         raise InputError(f"{source} holds no embedding files besides the map")
     job = _make_job(translator, files, options)
@@ -166,7 +167,7 @@ def _make_job(translator: Translator, files: Sequence[Path], options: ApplyOptio
         select = _in_order(fix_columns(columnar, select), translator.columns(inverse=options.inverse), columnar)
     flag = ""
     if options.flag_far:
-        taken = set(column_names(files[0]) or next(stream_table(files[0], **reading(options)).chunks).metadata)
+        taken = set(column_names(files[0], select) or next(stream_table(files[0], **reading(options)).chunks).metadata)
         flag = next(name for name in ("far", *(f"far_{i}" for i in range(2, len(taken) + 3))) if name not in taken)
     return _Job(translator, select, options, flag)
 

@@ -1,0 +1,49 @@
+"""Folders of columnar files that other libraries write: Lance datasets, and Hugging Face datasets on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from congruence.arrays import listing
+from congruence.errors import TableError
+from congruence.tables.access import check_readable, reading
+
+_STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"  # what `save_to_disk` writes
+
+
+def open_lance(path: Path) -> tuple[Any, int, Any]:
+    """Return the schema, the number of rows and the batches of the latest version of a Lance dataset."""
+    import lance
+
+    data = lance.dataset(os.fspath(path))
+    files = [file for fragment in data.get_fragments() for file in fragment.data_files()]
+    outside = [file.path for file in files if file.base_id is not None or Path(file.path).name != file.path]
+    if outside:
+        raise TableError(f"{path} keeps data outside of itself ({listing(outside)}), which is not followed")
+
+    def batches(names: Sequence[str], rows: int | None, most: int | None) -> Iterator[Any]:
+        # lance has as many batches ready as there are processors.
+        yield from data.to_batches(columns=list(names), batch_size=rows, limit=most, batch_readahead=1)
+
+    return data.schema, int(data.count_rows()), batches
+
+
+def dataset_files(folder: Path) -> list[str] | None:
+    """Return the files of a Hugging Face dataset that was saved to a folder, in order; None for other folders."""
+    if (folder / _SPLITS).is_file():
+        splits = listing(sorted(one.name for one in folder.iterdir() if (one / _STATE).is_file()), 10)
+        raise TableError(f"{folder} is a dataset of several splits ({splits}); give the folder of one, {folder}/...")
+    if not ((folder / _STATE).is_file() and (folder / _INFO).is_file()):
+        return None
+    with reading(folder / _STATE):
+        state = json.loads((folder / _STATE).read_text("utf-8"))
+        names = [str(file["filename"]) for file in state["_data_files"]]
+    if state.get("_indices_data_files") or any(Path(name).name != name for name in names) or not names:
+        raise TableError(f"{folder} refers to rows or files elsewhere, which is not followed; save it to disk again")
+    for name in names:
+        check_readable(folder / name)
+    return [str(folder / name) for name in names]
