@@ -135,6 +135,12 @@ def test_activations_that_do_not_fit_are_refused(rng, more, message):
         match_features(rng.normal(size=(20, 8)))
 
 
+def test_a_text_column_may_be_named_without_the_prefix_of_metadata(saes):
+    a, b, table = saes
+    table = table.rename(columns={"token": "Metadata_token"})
+    assert match_features(a, b, activations=table, text="token").labels[0].startswith("token ")
+
+
 def test_a_text_column_that_is_missing_is_named(saes):
     a, b, table = saes
     with pytest.raises(ValueError, match="context"):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import linear_sum_assignment, linprog
 
 from congruence import match_features
 from congruence.features import _matching
@@ -213,3 +213,22 @@ def test_the_same_seed_gives_the_same_result(rng):
     a, b, _ = planted(rng, m=200)
     one, two = (match_features(a, b, seed=3).to_json() for _ in range(2))
     assert one == two
+
+
+@pytest.mark.parametrize(("m", "k", "unsigned"), [(6, 6, False), (6, 4, False), (5, 7, True)])
+@pytest.mark.parametrize("exact", [True, False])
+def test_soft_matching_is_the_best_transport_of_uniform_weights(m, k, unsigned, exact, rng, monkeypatch):
+    """Beyond the size that is matched exactly, bounds contain it."""
+    if not exact:
+        monkeypatch.setattr("congruence.features._match.FULL", 3)
+    a, b = unit(rng.normal(size=(m, 8))), unit(rng.normal(size=(k, 8)))
+    b[:3] = unit(a[:3] + 0.05 * rng.normal(size=(3, 8)))
+    cosines = np.abs(a @ b.T) if unsigned else a @ b.T
+    sums = np.vstack([np.kron(np.eye(m), np.ones(k)), np.kron(np.ones(m), np.eye(k))])
+    best = -linprog(-cosines.ravel(), A_eq=sums, b_eq=np.repeat([1 / m, 1 / k], [m, k])).fun
+    pair = match_features(a, b, aligned=True, signs="unsigned" if unsigned else "signed", level=0.5).pairs[0]
+    low, high = pair.soft
+    assert low - 1e-5 <= best <= high + 1e-5
+    assert (low == high) == exact
+    if m == k and exact:
+        assert pair.full == pytest.approx(pair.soft)

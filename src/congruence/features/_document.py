@@ -108,6 +108,7 @@ def _similarity(result: FeatureMatch) -> Iterator[Block]:
         ("median cosine", number(float(np.median(known))) if len(known) else None, "of matched features"),
         ("mean largest cosine", number(float(pair.nearest_cosine.mean())), "of each feature with its nearest one"),
         ("mean cosine of all features", _bounds(pair.full), "best one-to-one matching of all features"),
+        ("soft matching", _bounds(pair.soft), "the same if a feature may have parts of several partners"),
     ]
     if result.codes is not None:
         correlation = result.codes.correlation[pair.comes_back]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.stats.matching import match
 from congruence.tables.access import unique_names
+from congruence.tables.columns import PREFIX
 from congruence.tables.inputs import PairedRuns, gather
 
 FULL = 4096  # features up to which all of them are matched one to one, as published scores do
@@ -132,7 +134,10 @@ def _activations(options: FeatureOptions, read: Sequence[Dictionary]) -> PairedR
             f"activations must be one table, or one for each of {len(read)} dictionaries; got {len(tables)}"
         )
     one = tables * 2 if len(tables) == 1 else tables  # `gather` pairs two or more
-    runs = gather(one, id=options.id, metadata=options.text)
+    try:
+        runs = gather(one, id=options.id, metadata=options.text)
+    except InputError:  # the column may have the prefix of metadata, which `_labels` takes into account
+        runs = gather(one, id=options.id)
     wide = [int(values.shape[1]) for values in runs.values]
     for dictionary, d in zip(read, wide if len(tables) > 1 else [wide[0]] * len(read), strict=True):
         if dictionary.d != d:
@@ -217,6 +222,7 @@ def _match_pair(
         null=null,
         least=max(options.similarity, null.limit),
         full=_full_score(a.directions, b.directions, partner, cosine, similar, unsigned),
+        soft=_soft_score(a.directions, b.directions, partner, cosine, similar, unsigned),
         split=_split(a.directions, b.directions, lonely[0], rng, device),
         merged=_split(b.directions, a.directions, lonely[1], rng, device),
         thinned=similar.thinned,
@@ -241,6 +247,30 @@ def _full_score(a: Array, b: Array, partner: Array, cosine: Array, similar: Any,
     low = (np.nansum(cosine) + (np.abs(rest) if unsigned else rest).sum()) / pairs
     high = min(np.sort(side)[-pairs:].mean() for side in (similar.cosine, similar.back_cosine))
     return float(low), float(high)
+
+
+def _soft_score(a: Array, b: Array, partner: Array, cosine: Array, similar: Any, unsigned: bool) -> tuple[float, float]:
+    """The mean cosine of the best transport of uniform weights on a to uniform weights on b, as lower and upper bound.
+
+    Both are the exact value where copies of the features make dictionaries of one size of at most `FULL`; for two of
+    the same size a transport is a one-to-one matching. Beyond, the lower bound carries matched features together and
+    the rest at random, and the upper bound lets each feature go to its nearest one.
+    """
+    size = math.lcm(len(a), len(b))
+    if size <= FULL:
+        cosines = np.abs(a @ b.T) if unsigned else a @ b.T
+        cosines = cosines.repeat(size // len(a), 0).repeat(size // len(b), 1)
+        exact = float(cosines[match(cosines)].mean())
+        return exact, exact
+    together = min(1 / len(a), 1 / len(b))
+    rest = np.full(len(a), 1 / len(a)), np.full(len(b), 1 / len(b))
+    matched = np.flatnonzero(partner >= 0)
+    rest[0][matched] -= together
+    rest[1][partner[matched]] -= together
+    mass = max(rest[0].sum(), np.finfo(float).tiny)
+    apart = float((rest[0] @ a) @ (rest[1] @ b)) / mass  # the mean cosine of pairs drawn at random from the rest
+    low = together * np.nansum(cosine) + (abs(apart) if unsigned else apart)
+    return float(low), float(min(similar.cosine.mean(), similar.back_cosine.mean()))
 
 
 def _split(a: Array, b: Array, lonely: Array, rng: np.random.Generator, device: str) -> Split | None:
@@ -278,10 +308,11 @@ def _labels(rows: PairedRuns, options: FeatureOptions) -> Array | None:
     """What is shown of a row: the column `text`, or its id."""
     if options.text is None:
         return rows.ids
-    if options.text not in rows.metadata:
+    column = next((name for name in (options.text, PREFIX + options.text) if name in rows.metadata), None)
+    if column is None:
         known = ", ".join(rows.metadata) or "none"
         raise InputError(f"text names no metadata column of the activations: {options.text!r}; they have {known}")
-    return rows.metadata[options.text]
+    return rows.metadata[column]
 
 
 def _notes(

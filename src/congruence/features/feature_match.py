@@ -16,7 +16,7 @@ from congruence.features._null import Null
 from congruence.features.dictionary import Dictionary
 from congruence.formatting import percent
 from congruence.result import Finding, Result, Status
-from congruence.stats.intervals import NO_INTERVAL, student_quantile
+from congruence.stats.intervals import NO_INTERVAL, jackknife_interval
 
 if TYPE_CHECKING:
     from congruence.document import Document
@@ -59,6 +59,7 @@ class PairMatch:
     null: Null
     least: float  # cosine from which on a matched feature comes back
     full: tuple[float, float]  # bounds of the mean cosine of the best matching of all features
+    soft: tuple[float, float]  # bounds of the same for the best transport of uniform weights, also between sizes
     split: Split | None  # features of the source without a partner
     merged: Split | None  # features of the target without a partner
     thinned: bool
@@ -290,6 +291,7 @@ class FeatureMatch(Result):
             "least_cosine": pair.least,
             "mean_largest_cosine": float(pair.nearest_cosine.mean()),
             "full_matching_mean": list(pair.full),
+            "soft_matching_mean": list(pair.soft),
             "explained_by_three": split,
             "explaining_three": merged,
             "partner": [int(target[at]) if at >= 0 else None for at in pair.partner],
@@ -324,7 +326,6 @@ def jackknife_pairs(values: list[float], units: int) -> tuple[float, float]:
     if units < 3:
         return NO_INTERVAL
     at = [(i, j) for i in range(units) for j in range(i + 1, units)]
-    left = [np.mean([v for v, pair in zip(values, at, strict=True) if k not in pair]) for k in range(units)]
-    error = math.sqrt((units - 1) / units * float(((left - np.mean(left)) ** 2).sum()))
-    middle, half = float(np.mean(values)), student_quantile(units - 1, 0.975) * error
-    return max(0.0, middle - half), min(1.0, middle + half)
+    left = [float(np.mean([v for v, pair in zip(values, at, strict=True) if k not in pair])) for k in range(units)]
+    low, high = jackknife_interval(float(np.mean(values)), left)
+    return max(0.0, low), min(1.0, high)
