@@ -85,7 +85,7 @@ def test_the_table_and_the_json_name_features_by_their_number_in_the_file(rng):
     result = match_features(a, b, aligned=True)
     frame = result.to_frame()
     assert len(frame) == 29
-    assert_allclose(frame["partner in features#2"], frame["feature"] + 1)
+    assert_allclose(frame["partner in dictionary#2"], frame["feature"] + 1)
     numbers = json.loads(result.to_json())["numbers"]
     assert numbers["features"][0] == 1
     assert numbers["pairs"][0]["partner"][0] == 2

@@ -64,11 +64,12 @@ def test_blocks_do_not_change_what_is_found(monkeypatch, rng):
     whole = find_similar(a, b, 0.3, True)
     monkeypatch.setattr("congruence.features._neighbours.BLOCK_VALUES", 170)
     parts = find_similar(a, b, 0.3, True)
-    for name in ("nearest", "cosine", "back_cosine", "rows", "columns", "values"):
+    for name in ("nearest", "cosine", "back", "back_cosine", "rows", "columns", "values"):
         assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-6)
     assert_allclose(row_maxima(a, b, True), whole.cosine, atol=1e-6)
     cosines = np.abs(a @ b.T)
     assert_array_equal(whole.nearest, cosines.argmax(1))
+    assert_array_equal(whole.back, cosines.argmax(0))
     assert_allclose(whole.back_cosine, cosines.max(0), atol=1e-6)
     assert len(whole.rows) == (cosines > 0.3).sum()
     assert_array_equal(np.sort(top_neighbours(a, b, 5)), np.sort(np.argsort(-cosines, 1)[:, :5]))
@@ -79,7 +80,7 @@ def test_torch_finds_what_numpy_finds(rng):
     a, b = unit(rng.normal(size=(70, 8))), unit(rng.normal(size=(50, 8)))
     here = find_similar(a, b, 0.3, False)
     there = find_similar(torch.from_numpy(a), torch.from_numpy(b), 0.3, False)
-    for name in ("nearest", "cosine", "back_cosine", "rows", "columns", "values"):
+    for name in ("nearest", "cosine", "back", "back_cosine", "rows", "columns", "values"):
         assert_allclose(getattr(there, name), getattr(here, name), atol=1e-6)
     assert_array_equal(
         np.sort(top_neighbours(torch.from_numpy(a), torch.from_numpy(b), 5)), np.sort(top_neighbours(a, b, 5))
@@ -96,7 +97,8 @@ def test_too_many_pairs_are_thinned_to_the_nearest(monkeypatch, rng):
 
 
 def test_mutual_nearest_features_choose_each_other():
-    similar = Similar(np.array([0, 0]), np.array([0.9, 0.8]), np.array([0.9, 0.1]), *[np.array([])] * 3, False)
+    pairs = [np.array([])] * 3
+    similar = Similar(np.zeros(2, int), np.array([0.9, 0.8]), np.zeros(2, int), np.array([0.9, 0.1]), *pairs, False)
     assert_array_equal(match_mutual(similar, 0.5)[0], [0, -1])
     assert_array_equal(match_mutual(similar, 0.95)[0], [-1, -1])
 
@@ -161,7 +163,7 @@ def test_three_dictionaries_share_what_is_in_all(rng):
     assert [pair.share for pair in result.pairs] == pytest.approx([0.6, 0.4, 0.4], abs=0.02)
     low, high = result.over_seeds
     assert low < result.mean_pair_share < high
-    assert result["features", "features#3"] is result.pairs[1]
+    assert result["dictionary", "dictionary#3"] is result.pairs[1]
 
 
 def test_unrelated_dictionaries_of_unknown_spaces_are_unknown(rng):
@@ -232,3 +234,47 @@ def test_soft_matching_is_the_best_transport_of_uniform_weights(m, k, unsigned, 
     assert (low == high) == exact
     if m == k and exact:
         assert pair.full == pytest.approx(pair.soft)
+
+
+@pytest.mark.parametrize("matching", ["one-to-one", "mutual"])
+def test_no_feature_is_the_partner_of_two_copies(matching, rng):
+    copies = np.repeat(rng.normal(size=(4, 32)), 10, axis=0)
+    pair = match_features(copies, copies, aligned=True, matching=matching).pairs[0]
+    matched = pair.partner[pair.partner >= 0]
+    assert len(set(matched)) == len(matched)
+    assert pair.share == (1.0 if matching == "one-to-one" else 0.1)
+    assert pair.near == 1.0
+
+
+def test_copies_on_one_side_have_one_partner_but_a_near_feature(rng):
+    a = rng.normal(size=(40, 64))
+    pair = match_features(np.vstack([a, a[:10]]), a, aligned=True).pairs[0]
+    assert (pair.share, pair.near) == pytest.approx((0.8, 1.0))
+
+
+@pytest.mark.parametrize("features", [np.ones((1, 8)), np.ones((10, 4)), np.array([[1.0], [-1.0]] * 10)])
+def test_what_cannot_exceed_chance_is_unknown(features):
+    result = match_features(features, features, aligned=True)
+    assert (result.share, result.status) == (0.0, "unknown")
+    assert "Equal features could not exceed chance" in result.verdict
+
+
+def test_other_required_cosines_are_named_above_the_chance_limit_only(rng):
+    wide, narrow = rng.normal(size=(2, 60, 64)), rng.normal(size=(2, 60, 2))
+    assert "With a required cosine of 0.6 it would be 0 %" in str(match_features(*wide, aligned=True))
+    assert "With a required cosine" not in str(match_features(*narrow, aligned=True))
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_all_of_the_matching_runs_on_torch(unsigned, rng, monkeypatch):
+    """What a GPU computes, on the tensors of the CPU."""
+    torch = pytest.importorskip("torch")
+    a, b, _ = planted(rng, m=200)
+    signs = "unsigned" if unsigned else "signed"
+    here = match_features(a, b, aligned=True, signs=signs)
+    for module in ("_match", "_null", "_spans"):
+        monkeypatch.setattr(f"congruence.features.{module}.place", lambda x, device: torch.from_numpy(x))
+    there = match_features(a, b, aligned=True, signs=signs)
+    assert_array_equal(there.pairs[0].partner, here.pairs[0].partner)
+    assert there.pairs[0].null.limit == pytest.approx(here.pairs[0].null.limit, abs=1e-5)
+    assert_allclose(there.pairs[0].split.explained, here.pairs[0].split.explained, atol=1e-5)

@@ -106,6 +106,7 @@ def _similarity(result: FeatureMatch) -> Iterator[Block]:
         ("by chance", _chance(result), "the same matching with null dictionaries"),
         ("chance limit", number(pair.null.limit), f"cosine that {percent(result.settings['level'])} exceed by chance"),
         ("median cosine", number(float(np.median(known))) if len(known) else None, "of matched features"),
+        ("nearest is as similar", share(pair.near), "of all features, also if that is the partner of another one"),
         ("mean largest cosine", number(float(pair.nearest_cosine.mean())), "of each feature with its nearest one"),
         ("mean cosine of all features", _bounds(pair.full), "best one-to-one matching of all features"),
         ("soft matching", _bounds(pair.soft), "the same if a feature may have parts of several partners"),
@@ -125,7 +126,7 @@ def _chance(result: FeatureMatch) -> Cell:
 
 def _in_all(result: FeatureMatch) -> str:
     others = len(result.dictionaries) - 1
-    where = "the other dictionary" if others == 1 else f"all {others} other dictionaries"
+    where = {1: "the other dictionary", 2: "both other dictionaries"}.get(others, f"all {others} others")
     return f"of {result.dictionaries[0].m:,} features, in {where}"
 
 

@@ -126,7 +126,7 @@ def read_dictionary(x: Any, *, name: str | None = None, key: str | None = None, 
     if key is not None:
         raise InputError("key names an array inside a file, but an array was given; leave it out")
     values = to_numpy(as_matrix(as_table(x, name=name).values, name or "the dictionary"))
-    return _build(values.T if transpose else values, name or "features")
+    return _build(values.T if transpose else values, name or "dictionary")
 
 
 def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -> Dictionary:

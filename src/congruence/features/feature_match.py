@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from congruence.document import Document
 
 LEVELS = np.round(np.arange(0.05, 1.0, 0.05), 2)  # cosines of the curve of shares
+EQUAL = 1 - 1e-5  # cosine of equal features, up to rounding in float32
 EXPLAINED = 0.8  # squared cosine from which on a feature counts as a combination of others
 
 
@@ -73,6 +74,11 @@ class PairMatch:
     def share(self) -> float:
         """The share of the features of the source that come back."""
         return float(self.comes_back.mean())
+
+    @property
+    def near(self) -> float:
+        """The share whose nearest feature is as similar as required, whether or not it is the partner of another."""
+        return float(np.mean(self.nearest_cosine >= self.least))
 
     @property
     def chance(self) -> float:
@@ -183,7 +189,9 @@ class FeatureMatch(Result):
             "null": self.chance,
             "evidence": evidence,
         }
-        above: Status = "holds" if low > self.chance_limit else "fails" if self._one_space_known else "unknown"
+        above: Status = (
+            "holds" if low > self.chance_limit else "fails" if self._one_space_known and self._testable else "unknown"
+        )
         require = float(self.settings["require"])
         most: Status = above if above != "holds" else "holds" if low >= require else "ambiguous"
         return (
@@ -197,39 +205,46 @@ class FeatureMatch(Result):
         return bool(self.settings["aligned"]) or bool(self.rotation) or self.codes is not None
 
     @property
+    def _testable(self) -> bool:
+        """Whether equal features would exceed chance; not in one dimension, for example."""
+        return all(pair.least < EQUAL for pair in self.first_pairs)
+
+    @property
     def headlines(self) -> tuple[str, ...]:
         """The answer, then details."""
         others = self.dictionaries[1:]
-        where = others[0].name if len(others) == 1 else f"all {len(others)} other dictionaries"
+        where = {1: others[0].name, 2: "both other dictionaries"}.get(len(others), f"all {len(others)} others")
         m = len(self.comes_back)
         answer = f"{percent(self.share)} of {m:,} features come back in {where}; chance is {self._by_chance}."
         lines = [answer]
         if self.findings[0].status != "holds":
-            unknown = self.findings[0].status == "unknown"
-            lines.append("That is no more than chance" + (", unless the spaces differ." if unknown else "."))
+            testable = "" if self._testable else " Equal features could not exceed chance either."
+            space = "" if self._one_space_known else ", unless the spaces differ"
+            lines.append(f"That is no more than chance{space}.{testable}")
         if len(others) > 1:
             low, high = self.over_seeds
             over = f" ({percent(low)} to {percent(high)} for other seeds)" if math.isfinite(low) else ""
             lines.append(f"From one dictionary to another, {percent(self.mean_pair_share)} come back{over}.")
-        lines.append(self._sensitivity())
+        lines += self._sensitivity()
         pair = self.pairs[0]
         lonely = float((pair.partner < 0).mean())
         if lonely:
             lines.append(f"{percent(lonely)} of the features of {pair.source} have no partner beyond chance.")
         return tuple(lines)
 
-    def _sensitivity(self) -> str:
-        """The share at other required cosines, since the choice of 0.7 is a convention."""
+    def _sensitivity(self) -> list[str]:
+        """The share at other required cosines above the chance limit, since the choice of 0.7 is a convention."""
         least = max(pair.least for pair in self.first_pairs)
-        others = [cosine for cosine in (least - 0.1, least + 0.1) if 0 < cosine < 1]
-        return (
-            "With a required cosine of "
-            + " and of ".join(f"{cosine:.2g} it would be {percent(self.share_at(cosine))}" for cosine in others)
-            + "."
-        )
+        limit = max(pair.null.limit for pair in self.first_pairs)
+        others = [cosine for cosine in (least - 0.1, least + 0.1) if limit <= cosine < 1]
+        shares = " and of ".join(f"{cosine:.2g} it would be {percent(self.share_at(cosine))}" for cosine in others)
+        return [f"With a required cosine of {shares}."] if others else []
 
     def share_at(self, similarity: float) -> float:
-        """The share of features of the first dictionary that are matched in all others with at least this cosine."""
+        """The share of features of the first dictionary that are matched in all others with at least this cosine.
+
+        Features are matched above the chance limit only, so that a smaller cosine than that gives the share at it.
+        """
         known = [np.nan_to_num(pair.cosine, nan=-2.0) >= similarity for pair in self.first_pairs]
         return float(np.logical_and.reduce(known).mean())
 
@@ -289,6 +304,7 @@ class FeatureMatch(Result):
             "chance": pair.null.share(pair.least),
             "chance_limit": pair.null.limit,
             "least_cosine": pair.least,
+            "nearest_share": pair.near,
             "mean_largest_cosine": float(pair.nearest_cosine.mean()),
             "full_matching_mean": list(pair.full),
             "soft_matching_mean": list(pair.soft),
