@@ -38,6 +38,9 @@ def test_codes_of_matched_features_correlate_and_rows_are_shown(saes, tmp_path):
     a, b, table = saes
     result = match_features(a, b, activations=table, text="token")
     assert result.share == pytest.approx(0.8)
+    assert result.rotation == {}  # one table means one space
+    few = match_features(a, b, activations=table[:40])  # fewer rows than a rotation of 32 dimensions needs
+    assert few.share == pytest.approx(0.8)
     codes = result.codes
     assert np.nanmin(codes.correlation[result.comes_back]) > 0.999
     assert np.isnan(codes.correlation[~result.comes_back]).all()

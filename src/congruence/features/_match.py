@@ -145,7 +145,8 @@ def _activations(options: FeatureOptions, read: Sequence[Dictionary]) -> PairedR
     chosen = np.arange(len(runs.values[0]))
     if len(chosen) > options.rows:
         chosen = np.sort(np.random.default_rng(options.seed).choice(chosen, options.rows, replace=False))
-    values = [_take(x, chosen) for x in (runs.values if len(tables) > 1 else runs.values[:1] * len(read))]
+    taken = [_take(x, chosen) for x in runs.values[: len(tables)]]
+    values = taken if len(tables) > 1 else taken * len(read)  # one array for all: `_in_one_space` then fits no rotation
     ids = None if runs.ids is None else runs.ids[chosen]
     labels = {name: column[chosen] for name, column in runs.metadata.items()}
     return replace(runs, values=values, ids=ids, metadata=labels, names=[one.name for one in read])
@@ -347,4 +348,6 @@ def _notes(
 def _settings(options: FeatureOptions, read: Sequence[Dictionary], unsigned: bool) -> dict[str, Any]:
     keep = ("matching", "similarity", "level", "require", "nulls", "aligned", "seed")
     chosen = {name: getattr(options, name) for name in keep} | {"signs": "unsigned" if unsigned else "signed"}
-    return chosen | recorded(describe_file(one.path) for one in read if one.path is not None)
+    tables = options.activations if isinstance(options.activations, tuple | list) else (options.activations,)
+    paths = [one.path for one in read if one.path is not None] + [one for one in tables if _is_path(one)]
+    return chosen | recorded(map(describe_file, paths))
