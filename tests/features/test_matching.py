@@ -244,6 +244,7 @@ def test_no_feature_is_the_partner_of_two_copies(matching, rng):
     assert len(set(matched)) == len(matched)
     assert pair.share == (1.0 if matching == "one-to-one" else 0.1)
     assert pair.near == 1.0
+    assert pair.distinct == 0.0
 
 
 def test_copies_on_one_side_have_one_partner_but_a_near_feature(rng):
@@ -276,5 +277,22 @@ def test_all_of_the_matching_runs_on_torch(unsigned, rng, monkeypatch):
         monkeypatch.setattr(f"congruence.features.{module}.place", lambda x, device: torch.from_numpy(x))
     there = match_features(a, b, aligned=True, signs=signs)
     assert_array_equal(there.pairs[0].partner, here.pairs[0].partner)
+    assert there.pairs[0].distinct == here.pairs[0].distinct == 1.0
     assert there.pairs[0].null.limit == pytest.approx(here.pairs[0].null.limit, abs=1e-5)
     assert_allclose(there.pairs[0].split.explained, here.pairs[0].split.explained, atol=1e-5)
+
+
+def test_groups_of_similar_features_are_noted(rng):
+    """Unrelated features of the same cones: each has a partner, and features of its own that are as similar."""
+    centres = rng.normal(size=(20, 64))
+    a, b = (unit(np.repeat(centres, 10, axis=0) + 0.3 * rng.normal(size=(200, 64))) for _ in range(2))
+    result = match_features(a, b, aligned=True)
+    own = np.where(np.eye(200, dtype=bool), -2, a @ a.T).max(1)
+    back = result.comes_back
+    assert result.share > 0.9
+    assert result.pairs[0].distinct == pytest.approx((result.pairs[0].cosine[back] > own[back]).mean())
+    assert result.pairs[0].distinct < 0.6
+    assert any("which of its features does is not determined" in note for note in result.notes)
+    clear = match_features(*planted(rng)[:2], aligned=True)
+    assert clear.pairs[0].distinct == 1.0
+    assert not any("not determined" in note for note in clear.notes)

@@ -54,6 +54,11 @@ GLOSSARY = (
         "the matching that maximises the sum of cosines above the chance limit. Each feature has at most one partner.",
     ),
     (
+        "distinct",
+        "the partner of a feature is more similar to it than any other feature of its own dictionary. Of several "
+        "similar features in both dictionaries, such as copies, it is not determined which one comes back.",
+    ),
+    (
         "mean cosine of all features",
         "of the best one-to-one matching of all features, also those below the chance limit (PW-MCC in the "
         "literature). It is above 0 for unrelated dictionaries too.",
@@ -109,6 +114,7 @@ def _similarity(result: FeatureMatch) -> Iterator[Block]:
         ("chance limit", number(pair.null.limit), f"cosine that {percent(result.settings['level'])} exceed by chance"),
         ("median cosine", number(float(np.median(known))) if len(known) else None, "of matched features"),
         ("nearest is as similar", share(pair.near), "of all features, also if that is the partner of another one"),
+        ("distinct", share(pair.distinct), "of those that come back: nearer to their partner than to any own feature"),
         ("mean largest cosine", number(float(pair.nearest_cosine.mean())), "of each feature with its nearest one"),
         ("mean cosine of all features", _bounds(pair.full), "best one-to-one matching of all features"),
         ("soft matching", _bounds(pair.soft), "the same if a feature may have parts of several partners"),

@@ -16,13 +16,14 @@ from congruence.checks import check_choice, check_integer, check_number, check_s
 from congruence.errors import InputError
 from congruence.features._codes import CodeStatistics, summarise_codes
 from congruence.features._matching import match_mutual, match_one_to_one
-from congruence.features._neighbours import find_similar, place
+from congruence.features._neighbours import find_similar, nearest_of_own, place
 from congruence.features._null import draw_null, measure_null
 from congruence.features._options import MATCHINGS, SIGNS, FeatureOptions
 from congruence.features._spans import explained_by_few, sample_rows
 from congruence.features.dictionary import Dictionary, read_dictionary
-from congruence.features.feature_match import FeatureMatch, PairMatch, Split
+from congruence.features.feature_match import ROUNDING, FeatureMatch, PairMatch, Split
 from congruence.files import describe_file
+from congruence.formatting import percent
 from congruence.maps.groups import fit_map
 from congruence.options import takes
 from congruence.progress import Progress, Steps
@@ -33,7 +34,9 @@ from congruence.tables.columns import PREFIX
 from congruence.tables.inputs import PairedRuns, gather
 
 FULL = 4096  # features up to which all of them are matched one to one, as published scores do
+DISTINCT_ROWS = 4096  # features that come back whose nearest feature of their own dictionary is found
 SPLIT_ROWS = 2000  # features without a partner that are tested for being combinations
+CROWDED = 0.9  # share of features with a partner that is nearer than their own dictionary, below which a note says so
 SHOWN = 12  # matched features, and as many without a partner, whose top rows are kept
 
 
@@ -210,8 +213,11 @@ def _match_pair(
     one_to_one = match_mutual if options.matching == "mutual" else match_one_to_one
     partner, cosine = one_to_one(similar, null.limit)
     steps(f"matching {a.name} and {b.name}")
+    least = max(options.similarity, null.limit)
     lonely = np.flatnonzero(partner < 0), np.setdiff1d(np.arange(len(b.directions)), partner)
     rng = np.random.default_rng((*seed, 1))
+    back = sample_rows(np.flatnonzero(np.nan_to_num(cosine, nan=-2.0) >= least), DISTINCT_ROWS, rng)
+    distinct = cosine[back] > nearest_of_own(place(a.directions, device), back, unsigned) + ROUNDING
     return PairMatch(
         source=a.name,
         target=b.name,
@@ -221,9 +227,10 @@ def _match_pair(
         nearest_cosine=similar.cosine,
         back_cosine=similar.back_cosine,
         null=null,
-        least=max(options.similarity, null.limit),
+        least=least,
         full=_full_score(a.directions, b.directions, partner, cosine, similar, unsigned),
         soft=_soft_score(a.directions, b.directions, partner, cosine, similar, unsigned),
+        distinct=float(distinct.mean()) if len(distinct) else math.nan,
         split=_split(a.directions, b.directions, lonely[0], rng, device),
         merged=_split(b.directions, a.directions, lonely[1], rng, device),
         thinned=similar.thinned,
@@ -339,6 +346,14 @@ def _notes(
         notes.append(
             f"Unrelated features reach a cosine of {limit:.2f} in so few dimensions, so that is required instead of "
             f"{options.similarity:g}."
+        )
+    crowded = [pair for pair in pairs if pair.distinct < CROWDED]
+    if crowded:
+        worst = min(crowded, key=lambda pair: pair.distinct)
+        notes.append(
+            f"{percent(1 - worst.distinct)} of the features of {worst.source} that come back in {worst.target} are at "
+            "least as similar to another feature of their own dictionary. They lie in groups of similar features: the "
+            "group comes back, which of its features does is not determined."
         )
     if any(pair.thinned for pair in pairs):
         notes.append("So many pairs are above the chance limit that only the nearest of each feature could be matched.")

@@ -88,6 +88,16 @@ def _nonzero(mask: Any) -> tuple[Any, Any]:
     return rows, columns
 
 
+def nearest_of_own(a: Any, rows: Array, unsigned: bool) -> Array:
+    """The largest cosine of some rows of a, given by their positions, with the other rows of a."""
+    parts = [np.empty(0, np.float32)]
+    for start, block in blocks(a[rows], a, unsigned):
+        here = rows[start : start + len(block)]
+        block[np.arange(len(block)), here] = -2  # with itself
+        parts.append(to_numpy(library(block).amax(block, 1)))
+    return np.concatenate(parts)
+
+
 def top_neighbours(a: Any, b: Any, k: int) -> Array:
     """The k rows of b with the largest |cosine| for every row of a, shape (m_a, k), in no order."""
     k = min(k, len(b))

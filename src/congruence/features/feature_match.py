@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from congruence.document import Document
 
 LEVELS = np.round(np.arange(0.05, 1.0, 0.05), 2)  # cosines of the curve of shares
-EQUAL = 1 - 1e-5  # cosine of equal features, up to rounding in float32
+ROUNDING = 1e-5  # of cosines in float32
 EXPLAINED = 0.8  # squared cosine from which on a feature counts as a combination of others
 
 
@@ -61,6 +61,7 @@ class PairMatch:
     least: float  # cosine from which on a matched feature comes back
     full: tuple[float, float]  # bounds of the mean cosine of the best matching of all features
     soft: tuple[float, float]  # bounds of the same for the best transport of uniform weights, also between sizes
+    distinct: float  # share of those that come back whose partner is nearer than their own dictionary; NaN for none
     split: Split | None  # features of the source without a partner
     merged: Split | None  # features of the target without a partner
     thinned: bool
@@ -207,7 +208,7 @@ class FeatureMatch(Result):
     @property
     def _testable(self) -> bool:
         """Whether equal features would exceed chance; not in one dimension, for example."""
-        return all(pair.least < EQUAL for pair in self.first_pairs)
+        return all(pair.least < 1 - ROUNDING for pair in self.first_pairs)
 
     @property
     def headlines(self) -> tuple[str, ...]:
@@ -305,6 +306,7 @@ class FeatureMatch(Result):
             "chance_limit": pair.null.limit,
             "least_cosine": pair.least,
             "nearest_share": pair.near,
+            "distinct_share": pair.distinct,
             "mean_largest_cosine": float(pair.nearest_cosine.mean()),
             "full_matching_mean": list(pair.full),
             "soft_matching_mean": list(pair.soft),
