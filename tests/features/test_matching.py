@@ -110,6 +110,7 @@ def test_the_planted_share_is_found_within_two_points(rng, matching, shared):
     result = match_features(a, b, aligned=True, matching=matching)
     assert abs(result.share - shared) <= 0.02
     assert result.status == {0.0: "fails", 1.0: "holds"}.get(shared, "ambiguous")
+    assert ("more than chance, but fewer than the required 90 %" in result.verdict) == (0 < shared < 1)
     true = np.full(len(a), -1)
     true[: len(places)] = places
     back = result.comes_back
@@ -258,6 +259,13 @@ def test_what_cannot_exceed_chance_is_unknown(features):
     result = match_features(features, features, aligned=True)
     assert (result.share, result.status) == (0.0, "unknown")
     assert "Equal features could not exceed chance" in result.verdict
+
+
+def test_few_features_that_all_come_back_need_not_be_most_of_others(rng):
+    a = rng.normal(size=(10, 64))
+    result = match_features(a, a, aligned=True)
+    assert (result.share, result.status) == (1.0, "ambiguous")
+    assert "for other features it may be fewer than the required 90 %" in result.verdict
 
 
 def test_other_required_cosines_are_named_above_the_chance_limit_only(rng):

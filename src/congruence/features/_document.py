@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BINS = 6  # of the frequency of activation, each with as many features
 ROWS = 3  # shown of a feature
-FLAT = "Features are matched above the chance limit only, so that the curves are flat below it."
+FLAT = "Features are matched above the chance limit only, so curves are flat below it."
 
 GLOSSARY = (
     (
@@ -102,9 +102,10 @@ def describe(result: FeatureMatch) -> Document:
 def _similarity(result: FeatureMatch) -> Iterator[Block]:
     pair = result.pairs[0]
     known = pair.cosine[np.isfinite(pair.cosine)]
+    curves = [(one.target, *one.curve()) for one in result.first_pairs]
     figures = (
-        Figure("cosine_histogram", (pair,), brief=True),
-        Figure("share_curve", ([(one.target, *one.curve()) for one in result.first_pairs], LEVELS, pair.least), FLAT),
+        Figure("cosine_histogram", (pair,), "Cosine of each feature with its nearest one", brief=True),
+        Figure("share_curve", (curves, LEVELS, pair.least), "Share that comes back, by the required cosine", FLAT),
     )
     yield Grid(figures, "halves")
     low, high = result.interval

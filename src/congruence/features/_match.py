@@ -114,12 +114,13 @@ def _check(options: FeatureOptions) -> None:
 def _read(dictionaries: Sequence[Any], options: FeatureOptions) -> list[Dictionary]:
     if len(dictionaries) < 2:
         raise InputError(f"match_features takes two or more dictionaries; got {len(dictionaries)}")
+    named = [_is_path(one) and not str(one).endswith(".npy") for one in dictionaries]  # whose arrays have names
     read = [
-        read_dictionary(one, key=options.key if _is_path(one) else None, transpose=options.transpose)
-        for one in dictionaries
+        read_dictionary(one, key=options.key if has or not any(named) else None, transpose=options.transpose)
+        for one, has in zip(dictionaries, named, strict=True)
     ]
-    named = unique_names([one.name for one in read])
-    return [replace(one, name=name) for one, name in zip(read, named, strict=True)]
+    names = unique_names([one.name for one in read])
+    return [replace(one, name=name) for one, name in zip(read, names, strict=True)]
 
 
 def _is_path(x: Any) -> bool:
@@ -344,7 +345,7 @@ def _notes(
     if any(pair.null.limit > options.similarity for pair in pairs):
         limit = max(pair.null.limit for pair in pairs)
         notes.append(
-            f"Unrelated features reach a cosine of {limit:.2f} in so few dimensions, so that is required instead of "
+            f"Unrelated features reach a cosine of {limit:.3f} in so few dimensions, so that is required instead of "
             f"{options.similarity:g}."
         )
     crowded = [pair for pair in pairs if pair.distinct < CROWDED]

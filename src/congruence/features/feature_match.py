@@ -222,6 +222,10 @@ class FeatureMatch(Result):
             testable = "" if self._testable else " Equal features could not exceed chance either."
             space = "" if self._one_space_known else ", unless the spaces differ"
             lines.append(f"That is no more than chance{space}.{testable}")
+        elif self.findings[1].status == "ambiguous":
+            require = float(self.settings["require"])
+            few = "but fewer" if self.share < require else "but for other features it may be fewer"
+            lines.append(f"That is more than chance, {few} than the required {100 * require:g} %.")
         if len(others) > 1:
             low, high = self.over_seeds
             over = f" ({percent(low)} to {percent(high)} for other seeds)" if math.isfinite(low) else ""
