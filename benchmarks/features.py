@@ -104,14 +104,18 @@ def main():
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} when started"
+    threads = os.environ.get("OMP_NUM_THREADS", str(os.cpu_count()))
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {threads} threads, load {os.getloadavg()[0]:.0f} at first"
     about = {"machine": machine, "versions": f"congruence {__version__}, numpy {np.__version__}"}
     device = "cuda" if arguments.gpu and not arguments.quick else "cpu"
     rows = []
     for m, d, shared, cosine, spectrum, peer in cells(arguments.quick, arguments.gpu):
         for row in measure(m, d, shared, cosine, spectrum, device, peer):
             rows.append(row | about)
-            print({key: row[key] for key in ("what", "m", "d", "spectrum", "shared", "cosine", "found", "false_share")})
+            print(
+                {key: row[key] for key in ("what", "m", "shared", "cosine", "found", "false_share", "cpu_s")},
+                flush=True,
+            )
     out = arguments.out or HERE / ("features_gpu.csv" if arguments.gpu else "features.csv")
     with out.open("w", newline="") as handle:
         writer = csv.DictWriter(handle, COLUMNS, restval="")

@@ -219,6 +219,8 @@ def _match_pair(
     rng = np.random.default_rng((*seed, 1))
     back = sample_rows(np.flatnonzero(np.nan_to_num(cosine, nan=-2.0) >= least), DISTINCT_ROWS, rng)
     distinct = cosine[back] > nearest_of_own(place(a.directions, device), back, unsigned) + ROUNDING
+    full = _full_score(a.directions, b.directions, partner, cosine, similar, unsigned)
+    same_size = len(a.directions) == len(b.directions)  # then a best transport is a one-to-one matching
     return PairMatch(
         source=a.name,
         target=b.name,
@@ -229,8 +231,8 @@ def _match_pair(
         back_cosine=similar.back_cosine,
         null=null,
         least=least,
-        full=_full_score(a.directions, b.directions, partner, cosine, similar, unsigned),
-        soft=_soft_score(a.directions, b.directions, partner, cosine, similar, unsigned),
+        full=full,
+        soft=full if same_size else _soft_score(a.directions, b.directions, partner, cosine, similar, unsigned),
         distinct=float(distinct.mean()) if len(distinct) else math.nan,
         split=_split(a.directions, b.directions, lonely[0], rng, device),
         merged=_split(b.directions, a.directions, lonely[1], rng, device),
@@ -261,9 +263,9 @@ def _full_score(a: Array, b: Array, partner: Array, cosine: Array, similar: Any,
 def _soft_score(a: Array, b: Array, partner: Array, cosine: Array, similar: Any, unsigned: bool) -> tuple[float, float]:
     """The mean cosine of the best transport of uniform weights on a to uniform weights on b, as lower and upper bound.
 
-    Both are the exact value where copies of the features make dictionaries of one size of at most `FULL`; for two of
-    the same size a transport is a one-to-one matching. Beyond, the lower bound carries matched features together and
-    the rest at random, and the upper bound lets each feature go to its nearest one.
+    Both are the exact value where copies of the features make dictionaries of one size of at most `FULL`. Beyond, the
+    lower bound carries matched features together and the rest at random, and the upper bound lets each feature go to
+    its nearest one.
     """
     size = math.lcm(len(a), len(b))
     if size <= FULL:
