@@ -304,3 +304,12 @@ def test_groups_of_similar_features_are_noted(rng):
     clear = match_features(*planted(rng)[:2], aligned=True)
     assert clear.pairs[0].distinct == 1.0
     assert not any("not determined" in note for note in clear.notes)
+
+
+@pytest.mark.parametrize("scale", [1 / np.arange(1, 33), np.r_[20, np.ones(31)], np.r_[np.ones(6), np.zeros(26)]])
+def test_null_dictionaries_have_the_covariance_of_the_dictionary(scale, rng):
+    """Although their features are of length 1, which makes large variances of a Gaussian smaller."""
+    b = unit(rng.normal(size=(6000, 32)) * scale + 0.3 * scale[::-1])
+    null = draw_null(b, "covariance", rng)
+    assert_allclose(null.mean(0), b.mean(0), atol=0.05)
+    assert_allclose(null.var(0), b.var(0), atol=0.1 * b.var(0).max())
