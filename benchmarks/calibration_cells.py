@@ -10,6 +10,7 @@ import calibration_evaluate
 import calibration_truths as truths
 from calibration_check import checks
 from calibration_deconfound import deconfounding
+from calibration_features import features
 from calibration_mechanism import mechanism
 from calibration_mixture import mixture
 from calibration_readings import (
@@ -268,5 +269,5 @@ SECTIONS = {
     "moved": moved_rows, "coverage": coverage, "check": checks, "layers": layers, "resolve": resolve,
     **calibration_evaluate.SECTIONS, "deconfound": deconfounding, "mechanism": mechanism, "mixture": mixture,
     "translate": translating,
-    "unpaired": unpaired,
+    "unpaired": unpaired, "features": features,
 }  # fmt: skip

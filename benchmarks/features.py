@@ -94,8 +94,10 @@ def cells(quick, gpu):
         return [(128, 32, 0.3, 0.95, "flat", True)]
     if gpu:
         return [(16_384, 768, 0.3, 0.95, "flat", False), (131_072, 2304, 0.3, 0.95, "flat", False)]
-    small = [(m, d, s, c, law, True) for m, d in SIZES[:2] for s in SHARED for c in COSINES for law in ("flat", "1/k")]
-    return small + [(*SIZES[2], s, 0.95, "flat", False) for s in (0.0, 0.3)] + [(*SIZES[2], 0.3, 0.95, "1/k", False)]
+    laws = ("flat", "1/k")
+    small = [(*SIZES[0], s, c, law, True) for s in SHARED for c in COSINES for law in laws]
+    medium = [(*SIZES[1], s, 0.95, law, True) for s in (0.0, 0.3) for law in laws]
+    return small + medium + [(*SIZES[2], 0.3, 0.95, law, False) for law in laws]
 
 
 def main():
@@ -104,19 +106,26 @@ def main():
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} when started"
+    threads = os.environ.get("OMP_NUM_THREADS", str(os.cpu_count()))
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {threads} threads, load {os.getloadavg()[0]:.0f} at first"
     about = {"machine": machine, "versions": f"congruence {__version__}, numpy {np.__version__}"}
     device = "cuda" if arguments.gpu and not arguments.quick else "cpu"
-    rows = []
-    for m, d, shared, cosine, spectrum, peer in cells(arguments.quick, arguments.gpu):
-        for row in measure(m, d, shared, cosine, spectrum, device, peer):
-            rows.append(row | about)
-            print({key: row[key] for key in ("what", "m", "d", "spectrum", "shared", "cosine", "found", "false_share")})
     out = arguments.out or HERE / ("features_gpu.csv" if arguments.gpu else "features.csv")
-    with out.open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, COLUMNS, restval="")
-        writer.writeheader()
-        writer.writerows({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+    with out.open("w", newline="", buffering=1) as handle:
+        write(handle, cells(arguments.quick, arguments.gpu), device, about)
+
+
+def write(handle, chosen, device, about):
+    """Measure and write cell by cell, since the last ones take longest."""
+    writer = csv.DictWriter(handle, COLUMNS, restval="")
+    writer.writeheader()
+    for m, d, shared, cosine, spectrum, peer in chosen:
+        for row in measure(m, d, shared, cosine, spectrum, device, peer):
+            writer.writerow({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in (row | about).items()})
+            print(
+                {key: row[key] for key in ("what", "m", "shared", "cosine", "found", "false_share", "cpu_s")},
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from congruence.result import Finding, Status
 
 Kind = Literal["text", "number", "name"]
 LETTERS, HINT = 32, 300  # characters of a label in a cell, and of its tooltip
+CONTEXT_LETTERS = 96  # of a token and its context, as `extract` writes them
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,8 @@ def facts(rows: Sequence[tuple[str, Any, str]], label: str, **more: Any) -> Tabl
     return Table(label, columns, rows, style="facts", sortable=False, header=False, **more)
 
 
-def label_cell(value: Any) -> Cell:
-    """Any id or metadata as a cell of a table; missing values sort last."""
+def label_cell(value: Any, letters: int = LETTERS) -> Cell:
+    """Any id or metadata as a cell of a table, with the middle of long texts left out; missing values sort last."""
     plain = value.item() if isinstance(value, np.generic) else value
     if plain is None or (isinstance(plain, float) and math.isnan(plain)):
         return Cell("", "")
@@ -257,5 +258,5 @@ def label_cell(value: Any) -> Cell:
         whole = plain.is_integer() and abs(plain) < 1e15
         return Cell(f"{plain:.0f}".replace("-", "−") if whole else number(plain, 4), plain)
     text = str(plain)
-    short = elided([text], LETTERS)[0]
+    short = elided([text], letters)[0]
     return Cell(short) if short == text else Cell(short, hint=elided([text], HINT)[0])

@@ -211,7 +211,7 @@ def test_the_benchmark_of_extraction_runs(tmp_path, run):
     assert (row["rows"], row["batch"]) == ("32", "64")
 
 
-@pytest.mark.parametrize("section", ["copies", "evaluate_rows"])
+@pytest.mark.parametrize("section", ["copies", "evaluate_rows", "features"])
 def test_the_benchmark_of_verdicts_runs_and_its_limits_are_computed(tmp_path, run, section):
     """Cells of every section are simulated by the tests of their verb (`test_calibration.py` and `test_halves.py`)."""
     run("calibration.py", "--quick", "--only", section, "--out", tmp_path / "calibration.csv")
@@ -232,6 +232,14 @@ def test_the_tables_of_error_rates_are_those_of_the_csv(monkeypatch):
     page = calibration.PAGE.read_text()
     assert calibration.render(page, calibration.read(calibration.RESULTS)) == page
     assert page.count("<!-- table: ") == page.count("<!-- end of table -->") == 2 + len(calibration.SECTIONS)
+
+
+def test_the_benchmark_of_the_ica_lens_runs(tmp_path, run):
+    run("ica_lens.py", "--quick", "--out", tmp_path / "lens.csv")
+    with (tmp_path / "lens.csv").open() as handle:
+        rows = {(row["rows"], row["k"], row["method"]): row for row in csv.DictReader(handle)}
+    assert float(rows["mixture", "6", "congruence, default"]["amari"]) < 0.1
+    assert float(rows["language model", "8", "congruence, default"]["agreement"]) <= 1
 
 
 def test_the_benchmark_of_features_runs(tmp_path, run):

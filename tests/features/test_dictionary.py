@@ -127,6 +127,24 @@ def test_what_holds_no_dictionary_is_refused(tmp_path, make, message):
         read_dictionary(make(tmp_path))
 
 
+def test_a_folder_of_several_layers_names_them(tmp_path, weights):
+    saelens(tmp_path / "layers.3", weights)
+    with pytest.raises(ValueError, match=r"give one of the folders in it: layers\.3"):
+        read_dictionary(tmp_path)
+
+
+def test_a_key_is_for_the_files_that_have_names(tmp_path, rng):
+    w = rng.normal(size=(40, 16)).astype(np.float32)
+    np.save(tmp_path / "a.npy", w)
+    save_file({"features": w, "other": w}, tmp_path / "b.safetensors")
+    files = tmp_path / "a.npy", tmp_path / "b.safetensors"
+    assert match_features(*files, key="features").share == match_features(w, files[1], key="features").share == 1.0
+    with pytest.raises(ValueError, match="holds one array and no names"):
+        match_features(files[0], files[0], key="features")
+    with pytest.raises(ValueError, match="an array was given"):
+        match_features(w, w, key="features")
+
+
 def test_damaged_folders_are_refused(tmp_path, weights):
     folder = saelens(tmp_path / "a", weights)
     (folder / "cfg.json").write_text("[1]")

@@ -38,6 +38,9 @@ def test_codes_of_matched_features_correlate_and_rows_are_shown(saes, tmp_path):
     a, b, table = saes
     result = match_features(a, b, activations=table, text="token")
     assert result.share == pytest.approx(0.8)
+    assert result.rotation == {}  # one table means one space
+    few = match_features(a, b, activations=table[:40])  # fewer rows than a rotation of 32 dimensions needs
+    assert few.share == pytest.approx(0.8)
     codes = result.codes
     assert np.nanmin(codes.correlation[result.comes_back]) > 0.999
     assert np.isnan(codes.correlation[~result.comes_back]).all()
@@ -85,7 +88,7 @@ def test_the_table_and_the_json_name_features_by_their_number_in_the_file(rng):
     result = match_features(a, b, aligned=True)
     frame = result.to_frame()
     assert len(frame) == 29
-    assert_allclose(frame["partner in features#2"], frame["feature"] + 1)
+    assert_allclose(frame["partner in dictionary#2"], frame["feature"] + 1)
     numbers = json.loads(result.to_json())["numbers"]
     assert numbers["features"][0] == 1
     assert numbers["pairs"][0]["partner"][0] == 2
@@ -133,6 +136,12 @@ def test_activations_that_do_not_fit_are_refused(rng, more, message):
         match_features(*rng.normal(size=(2, 20, 8)), **more)
     with pytest.raises(ValueError, match="two or more"):
         match_features(rng.normal(size=(20, 8)))
+
+
+def test_a_text_column_may_be_named_without_the_prefix_of_metadata(saes):
+    a, b, table = saes
+    table = table.rename(columns={"token": "Metadata_token"})
+    assert match_features(a, b, activations=table, text="token").labels[0].startswith("token ")
 
 
 def test_a_text_column_that_is_missing_is_named(saes):

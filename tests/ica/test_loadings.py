@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
@@ -204,3 +205,12 @@ def test_a_resolution_without_loadings_is_still_shown(table):
     result = replace(resolve(table, starts=1), loadings=())
     assert result[0]["feature1"] is None
     assert "ica0: extreme rows" in render_html(result.document())
+
+
+def test_the_context_of_a_token_is_shown_although_it_explains_nothing(rng):
+    frame = pd.DataFrame(rng.laplace(size=(300, 3)), columns=["x", "y", "z"])
+    for name, levels in {"Metadata_input": 5, "Metadata_position": 60, "Metadata_plate": 4}.items():
+        frame[name] = np.arange(300) % levels
+    frame["Metadata_context"] = [f"forty characters before it, or fewer [token{i}] and after" for i in range(300)]
+    page = render_html(resolve(frame, starts=1, check=False).document())
+    assert "forty characters before it, or fewer [token" in page

@@ -7,6 +7,7 @@ from scipy import stats
 
 from congruence.stats.intervals import (
     bootstrap_mean,
+    jackknife_interval,
     percentile_interval,
     rank_correlation,
     rank_correlation_interval,
@@ -53,3 +54,11 @@ def test_matching_takes_the_largest_total_and_counts_missing_as_nothing():
     rows, columns = match([[0.9, 0.8], [0.85, 0.1], [np.nan, 0.2]])
     assert rows.tolist() == [0, 1]
     assert columns.tolist() == [1, 0]
+
+
+def test_the_jackknife_of_a_mean_is_students_t(rng):
+    values = rng.normal(size=7)
+    left = [float(np.delete(values, i).mean()) for i in range(7)]
+    assert jackknife_interval(float(values.mean()), left) == pytest.approx(t_interval(values))
+    assert np.isnan(jackknife_interval(1.0, [1.0, 1.0])).all()
+    assert np.isnan(jackknife_interval(1.0, [1.0, 1.0, np.nan])).all()

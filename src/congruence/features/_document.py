@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from congruence.document import (
+    CONTEXT_LETTERS,
     Block,
     Cell,
     Column,
     Document,
     Figure,
     Grid,
+    Heading,
     Section,
     Table,
     Text,
-    badge,
     facts,
     label_cell,
     share,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 BINS = 6  # of the frequency of activation, each with as many features
 ROWS = 3  # shown of a feature
+FLAT = "Features are matched above the chance limit only, so curves are flat below it."
 
 GLOSSARY = (
     (
@@ -50,6 +52,11 @@ GLOSSARY = (
     (
         "one-to-one",
         "the matching that maximises the sum of cosines above the chance limit. Each feature has at most one partner.",
+    ),
+    (
+        "distinct",
+        "the partner of a feature is more similar to it than any other feature of its own dictionary. Of several "
+        "similar features in both dictionaries, such as copies, it is not determined which one comes back.",
     ),
     (
         "mean cosine of all features",
@@ -95,9 +102,10 @@ def describe(result: FeatureMatch) -> Document:
 def _similarity(result: FeatureMatch) -> Iterator[Block]:
     pair = result.pairs[0]
     known = pair.cosine[np.isfinite(pair.cosine)]
+    curves = [(one.target, *one.curve()) for one in result.first_pairs]
     figures = (
-        Figure("cosine_histogram", (pair,), brief=True),
-        Figure("share_curve", ([(one.target, *one.curve()) for one in result.first_pairs], LEVELS, pair.least)),
+        Figure("cosine_histogram", (pair,), "Cosine of each feature with its nearest one", brief=True),
+        Figure("share_curve", (curves, LEVELS, pair.least), "Share that comes back, by the required cosine", FLAT),
     )
     yield Grid(figures, "halves")
     low, high = result.interval
@@ -106,13 +114,17 @@ def _similarity(result: FeatureMatch) -> Iterator[Block]:
         ("by chance", _chance(result), "the same matching with null dictionaries"),
         ("chance limit", number(pair.null.limit), f"cosine that {percent(result.settings['level'])} exceed by chance"),
         ("median cosine", number(float(np.median(known))) if len(known) else None, "of matched features"),
+        ("nearest is as similar", share(pair.near), "of all features, also if that is the partner of another one"),
+        ("distinct", share(pair.distinct), "of those that come back: nearer to their partner than to any own feature"),
         ("mean largest cosine", number(float(pair.nearest_cosine.mean())), "of each feature with its nearest one"),
         ("mean cosine of all features", _bounds(pair.full), "best one-to-one matching of all features"),
+        ("soft matching", _bounds(pair.soft), "the same if a feature may have parts of several partners"),
     ]
     if result.codes is not None:
         correlation = result.codes.correlation[pair.comes_back]
         middle = float(np.nanmedian(correlation)) if np.isfinite(correlation).any() else math.nan
-        rows.append(("correlation of codes", number(middle), "median over features that come back, on held-out rows"))
+        which = "rows that no rotation was fitted on" if result.rotation else "the given rows"
+        rows.append(("correlation of codes", number(middle), f"median over features that come back, on {which}"))
     for name, explained in result.rotation.items():
         rows.append((f"rotation of {name}", number(explained), "held-out R² of the rotation into the first space"))
     yield facts(rows, f"{pair.source} and {pair.target}", brief=True)
@@ -124,7 +136,7 @@ def _chance(result: FeatureMatch) -> Cell:
 
 def _in_all(result: FeatureMatch) -> str:
     others = len(result.dictionaries) - 1
-    where = "the other dictionary" if others == 1 else f"all {others} other dictionaries"
+    where = {1: "the other dictionary", 2: "both other dictionaries"}.get(others, f"all {others} others")
     return f"of {result.dictionaries[0].m:,} features, in {where}"
 
 
@@ -204,31 +216,35 @@ def _frequencies(result: FeatureMatch) -> Iterator[Block]:
 
 def _features(result: FeatureMatch) -> Iterator[Block]:
     pair, first, second = result.pairs[0], *result.dictionaries[:2]
+    shown = shown_features(pair)
+    matched, lonely = ([at for at in shown if bool(pair.partner[at] >= 0) is kind] for kind in (True, False))
+    codes = (Column("active on"), Column("correlation of codes")) if result.codes is not None else ()
     with_rows = result.codes is not None and result.labels is not None
-    rows = []
-    for at in shown_features(pair):
-        partner = int(pair.partner[at])
-        rows.append(
-            (
-                int(first.number[at]),
-                int(second.number[partner]) if partner >= 0 else None,
-                pair.cosine[at] if partner >= 0 else None,
-                pair.nearest_cosine[at],
-                badge("holds", "comes back") if pair.comes_back[at] else badge("fails", "no"),
-                *((_frequency(result, at), _correlation(result, at)) if result.codes is not None else ()),
-                *((_top_rows(result, at),) if with_rows else ()),
-            )
-        )
-    columns = (
-        Column(f"feature of {first.name}"),
-        Column(f"partner in {second.name}"),
-        *map(Column, ("cosine", "nearest cosine")),
-        Column("comes back", "text"),
-        *(map(Column, ("active on", "correlation of codes")) if result.codes is not None else ()),
-        *((Column("rows with the largest codes", "text"),) if with_rows else ()),
-    )
-    note = "The best matched features, and those farthest from any partner. The csv has all."
-    yield Table("Single features", columns, rows, note=note)
+    last = (Column("rows with the largest codes", "text"),) if with_rows else ()
+
+    def more(at: int) -> tuple[Any, ...]:
+        return (*((_frequency(result, at),) if codes else ()), *((_top_rows(result, at),) if last else ()))
+
+    if matched:
+        rows = []
+        for at in matched:
+            below = "" if pair.comes_back[at] else "less than required"
+            cosine = Cell(number(float(pair.cosine[at])), float(pair.cosine[at]), below=below)
+            some = (int(first.number[at]), int(second.number[pair.partner[at]]), cosine)
+            frequency, *top = more(at) or (None,)
+            rows.append((*some, *((frequency, _correlation(result, at)) if codes else ()), *top))
+        columns = (Column("feature"), Column("partner"), Column("cosine"), *codes, *last)
+        yield from _listed(f"Features of {first.name} with the most similar partners in {second.name}", columns, rows)
+    if lonely:
+        rows = [(int(first.number[at]), float(pair.nearest_cosine[at]), *more(at)) for at in lonely]
+        columns = (Column("feature"), Column("largest cosine"), *codes[:1], *last)
+        yield from _listed(f"Features of {first.name} that are farthest from all of {second.name}", columns, rows)
+    yield Text("The csv has all features.", muted=True)
+
+
+def _listed(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> Iterator[Block]:
+    yield Heading(title)
+    yield Table(title, columns, rows)
 
 
 def _frequency(result: FeatureMatch, at: int) -> Cell:
@@ -244,5 +260,5 @@ def _correlation(result: FeatureMatch, at: int) -> float:
 def _top_rows(result: FeatureMatch, at: int) -> Cell:
     assert result.codes is not None
     assert result.labels is not None
-    labels = [label_cell(result.labels[row]) for row in result.codes.top.get(at, ())[:ROWS]]
+    labels = [label_cell(result.labels[row], CONTEXT_LETTERS) for row in result.codes.top.get(at, ())[:ROWS]]
     return Cell(" · ".join(cell.text for cell in labels), hint=" · ".join(cell.hint or cell.text for cell in labels))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,23 +16,27 @@ from congruence.checks import check_choice, check_integer, check_number, check_s
 from congruence.errors import InputError
 from congruence.features._codes import CodeStatistics, summarise_codes
 from congruence.features._matching import match_mutual, match_one_to_one
-from congruence.features._neighbours import find_similar, place
+from congruence.features._neighbours import find_similar, nearest_of_own, place
 from congruence.features._null import draw_null, measure_null
 from congruence.features._options import MATCHINGS, SIGNS, FeatureOptions
 from congruence.features._spans import explained_by_few, sample_rows
 from congruence.features.dictionary import Dictionary, read_dictionary
-from congruence.features.feature_match import FeatureMatch, PairMatch, Split
+from congruence.features.feature_match import ROUNDING, FeatureMatch, PairMatch, Split
 from congruence.files import describe_file
+from congruence.formatting import percent
 from congruence.maps.groups import fit_map
 from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.stats.matching import match
 from congruence.tables.access import unique_names
+from congruence.tables.columns import PREFIX
 from congruence.tables.inputs import PairedRuns, gather
 
 FULL = 4096  # features up to which all of them are matched one to one, as published scores do
+DISTINCT_ROWS = 4096  # features that come back whose nearest feature of their own dictionary is found
 SPLIT_ROWS = 2000  # features without a partner that are tested for being combinations
+CROWDED = 0.9  # share of features with a partner that is nearer than their own dictionary, below which a note says so
 SHOWN = 12  # matched features, and as many without a partner, whose top rows are kept
 
 
@@ -109,12 +114,13 @@ def _check(options: FeatureOptions) -> None:
 def _read(dictionaries: Sequence[Any], options: FeatureOptions) -> list[Dictionary]:
     if len(dictionaries) < 2:
         raise InputError(f"match_features takes two or more dictionaries; got {len(dictionaries)}")
+    named = [_is_path(one) and not str(one).endswith(".npy") for one in dictionaries]  # whose arrays have names
     read = [
-        read_dictionary(one, key=options.key if _is_path(one) else None, transpose=options.transpose)
-        for one in dictionaries
+        read_dictionary(one, key=options.key if has or not any(named) else None, transpose=options.transpose)
+        for one, has in zip(dictionaries, named, strict=True)
     ]
-    named = unique_names([one.name for one in read])
-    return [replace(one, name=name) for one, name in zip(read, named, strict=True)]
+    names = unique_names([one.name for one in read])
+    return [replace(one, name=name) for one, name in zip(read, names, strict=True)]
 
 
 def _is_path(x: Any) -> bool:
@@ -132,7 +138,10 @@ def _activations(options: FeatureOptions, read: Sequence[Dictionary]) -> PairedR
             f"activations must be one table, or one for each of {len(read)} dictionaries; got {len(tables)}"
         )
     one = tables * 2 if len(tables) == 1 else tables  # `gather` pairs two or more
-    runs = gather(one, id=options.id, metadata=options.text)
+    try:
+        runs = gather(one, id=options.id, metadata=options.text)
+    except InputError:  # the column may have the prefix of metadata, which `_labels` takes into account
+        runs = gather(one, id=options.id)
     wide = [int(values.shape[1]) for values in runs.values]
     for dictionary, d in zip(read, wide if len(tables) > 1 else [wide[0]] * len(read), strict=True):
         if dictionary.d != d:
@@ -140,7 +149,8 @@ def _activations(options: FeatureOptions, read: Sequence[Dictionary]) -> PairedR
     chosen = np.arange(len(runs.values[0]))
     if len(chosen) > options.rows:
         chosen = np.sort(np.random.default_rng(options.seed).choice(chosen, options.rows, replace=False))
-    values = [_take(x, chosen) for x in (runs.values if len(tables) > 1 else runs.values[:1] * len(read))]
+    taken = [_take(x, chosen) for x in runs.values[: len(tables)]]
+    values = taken if len(tables) > 1 else taken * len(read)  # one array for all: `_in_one_space` then fits no rotation
     ids = None if runs.ids is None else runs.ids[chosen]
     labels = {name: column[chosen] for name, column in runs.metadata.items()}
     return replace(runs, values=values, ids=ids, metadata=labels, names=[one.name for one in read])
@@ -204,8 +214,13 @@ def _match_pair(
     one_to_one = match_mutual if options.matching == "mutual" else match_one_to_one
     partner, cosine = one_to_one(similar, null.limit)
     steps(f"matching {a.name} and {b.name}")
+    least = max(options.similarity, null.limit)
     lonely = np.flatnonzero(partner < 0), np.setdiff1d(np.arange(len(b.directions)), partner)
     rng = np.random.default_rng((*seed, 1))
+    back = sample_rows(np.flatnonzero(np.nan_to_num(cosine, nan=-2.0) >= least), DISTINCT_ROWS, rng)
+    distinct = cosine[back] > nearest_of_own(place(a.directions, device), back, unsigned) + ROUNDING
+    full = _full_score(a.directions, b.directions, partner, cosine, similar, unsigned)
+    same_size = len(a.directions) == len(b.directions)  # then a best transport is a one-to-one matching
     return PairMatch(
         source=a.name,
         target=b.name,
@@ -215,8 +230,10 @@ def _match_pair(
         nearest_cosine=similar.cosine,
         back_cosine=similar.back_cosine,
         null=null,
-        least=max(options.similarity, null.limit),
-        full=_full_score(a.directions, b.directions, partner, cosine, similar, unsigned),
+        least=least,
+        full=full,
+        soft=full if same_size else _soft_score(a.directions, b.directions, partner, cosine, similar, unsigned),
+        distinct=float(distinct.mean()) if len(distinct) else math.nan,
         split=_split(a.directions, b.directions, lonely[0], rng, device),
         merged=_split(b.directions, a.directions, lonely[1], rng, device),
         thinned=similar.thinned,
@@ -241,6 +258,30 @@ def _full_score(a: Array, b: Array, partner: Array, cosine: Array, similar: Any,
     low = (np.nansum(cosine) + (np.abs(rest) if unsigned else rest).sum()) / pairs
     high = min(np.sort(side)[-pairs:].mean() for side in (similar.cosine, similar.back_cosine))
     return float(low), float(high)
+
+
+def _soft_score(a: Array, b: Array, partner: Array, cosine: Array, similar: Any, unsigned: bool) -> tuple[float, float]:
+    """The mean cosine of the best transport of uniform weights on a to uniform weights on b, as lower and upper bound.
+
+    Both are the exact value where copies of the features make dictionaries of one size of at most `FULL`. Beyond, the
+    lower bound carries matched features together and the rest at random, and the upper bound lets each feature go to
+    its nearest one.
+    """
+    size = math.lcm(len(a), len(b))
+    if size <= FULL:
+        cosines = np.abs(a @ b.T) if unsigned else a @ b.T
+        cosines = cosines.repeat(size // len(a), 0).repeat(size // len(b), 1)
+        exact = float(cosines[match(cosines)].mean())
+        return exact, exact
+    together = min(1 / len(a), 1 / len(b))
+    rest = np.full(len(a), 1 / len(a)), np.full(len(b), 1 / len(b))
+    matched = np.flatnonzero(partner >= 0)
+    rest[0][matched] -= together
+    rest[1][partner[matched]] -= together
+    mass = max(rest[0].sum(), np.finfo(float).tiny)
+    apart = float((rest[0] @ a) @ (rest[1] @ b)) / mass  # the mean cosine of pairs drawn at random from the rest
+    low = together * np.nansum(cosine) + (abs(apart) if unsigned else apart)
+    return float(low), float(min(similar.cosine.mean(), similar.back_cosine.mean()))
 
 
 def _split(a: Array, b: Array, lonely: Array, rng: np.random.Generator, device: str) -> Split | None:
@@ -278,10 +319,11 @@ def _labels(rows: PairedRuns, options: FeatureOptions) -> Array | None:
     """What is shown of a row: the column `text`, or its id."""
     if options.text is None:
         return rows.ids
-    if options.text not in rows.metadata:
+    column = next((name for name in (options.text, PREFIX + options.text) if name in rows.metadata), None)
+    if column is None:
         known = ", ".join(rows.metadata) or "none"
         raise InputError(f"text names no metadata column of the activations: {options.text!r}; they have {known}")
-    return rows.metadata[options.text]
+    return rows.metadata[column]
 
 
 def _notes(
@@ -305,8 +347,16 @@ def _notes(
     if any(pair.null.limit > options.similarity for pair in pairs):
         limit = max(pair.null.limit for pair in pairs)
         notes.append(
-            f"Unrelated features reach a cosine of {limit:.2f} in so few dimensions, so that is required instead of "
+            f"Unrelated features reach a cosine of {limit:.3f} in so few dimensions, so that is required instead of "
             f"{options.similarity:g}."
+        )
+    crowded = [pair for pair in pairs if pair.distinct < CROWDED]
+    if crowded:
+        worst = min(crowded, key=lambda pair: pair.distinct)
+        notes.append(
+            f"{percent(1 - worst.distinct)} of the features of {worst.source} that come back in {worst.target} are at "
+            "least as similar to another feature of their own dictionary. They lie in groups of similar features: the "
+            "group comes back, which of its features does is not determined."
         )
     if any(pair.thinned for pair in pairs):
         notes.append("So many pairs are above the chance limit that only the nearest of each feature could be matched.")
@@ -316,4 +366,6 @@ def _notes(
 def _settings(options: FeatureOptions, read: Sequence[Dictionary], unsigned: bool) -> dict[str, Any]:
     keep = ("matching", "similarity", "level", "require", "nulls", "aligned", "seed")
     chosen = {name: getattr(options, name) for name in keep} | {"signs": "unsigned" if unsigned else "signed"}
-    return chosen | recorded(describe_file(one.path) for one in read if one.path is not None)
+    tables = options.activations if isinstance(options.activations, tuple | list) else (options.activations,)
+    paths = [one.path for one in read if one.path is not None] + [one for one in tables if _is_path(one)]
+    return chosen | recorded(map(describe_file, paths))

@@ -12,8 +12,11 @@ MOST_DENSE = 2**24  # entries of one connected part that is matched as a dense m
 
 
 def match_mutual(similar: Similar, limit: float) -> tuple[Array, Array]:
-    """The partner of each feature of a, shape (m_a,), -1 for none, and its cosine: each is the nearest of the other."""
-    mutual = (similar.cosine >= similar.back_cosine[similar.nearest]) & (similar.cosine > limit)
+    """The partner of each feature of a, shape (m_a,), -1 for none, and its cosine: each is the nearest of the other.
+
+    Of several equally near features the first is the nearest, so that no feature has two partners.
+    """
+    mutual = (similar.back[similar.nearest] == np.arange(len(similar.nearest))) & (similar.cosine > limit)
     return np.where(mutual, similar.nearest, -1), np.where(mutual, similar.cosine, np.nan)
 
 

@@ -20,7 +20,8 @@ class Similar:
 
     nearest: Array  # (m_a,) of b
     cosine: Array  # (m_a,) with it
-    back_cosine: Array  # (m_b,) of every row of b with its nearest row of a
+    back: Array  # (m_b,) nearest row of a of every row of b, the first of several
+    back_cosine: Array  # (m_b,) with it
     rows: Array  # (pairs,) of a
     columns: Array  # (pairs,) of b
     values: Array  # (pairs,) their cosines, all above the limit
@@ -48,18 +49,20 @@ def row_maxima(a: Any, b: Any, unsigned: bool) -> Array:
 def find_similar(a: Any, b: Any, limit: float, unsigned: bool) -> Similar:
     """The nearest neighbours of two dictionaries in both directions, and all pairs with a cosine above `limit`."""
     nearest, cosine = np.empty(len(a), np.intp), np.empty(len(a), np.float32)
-    back_cosine = np.full(len(b), -2.0, np.float32)
+    back, back_cosine = np.zeros(len(b), np.intp), np.full(len(b), -2.0, np.float32)
     found, thinned = [], False
     for start, block in blocks(a, b, unsigned):
         rows = slice(start, start + len(block))
         nearest[rows] = to_numpy(block.argmax(1))
         cosine[rows] = to_numpy(library(block).amax(block, 1))
-        np.maximum(back_cosine, to_numpy(library(block).amax(block, 0)), out=back_cosine)
+        largest = to_numpy(library(block).amax(block, 0))
+        nearer = largest > back_cosine
+        back[nearer], back_cosine[nearer] = start + to_numpy(block.argmax(0))[nearer], largest[nearer]
         some, cut = _above(block, limit)
         found.append((some[0] + start, some[1], some[2]))
         thinned |= cut
     pairs = [np.concatenate(parts) for parts in zip(*found, strict=True)]
-    return Similar(nearest, cosine, back_cosine, pairs[0], pairs[1], pairs[2], thinned)
+    return Similar(nearest, cosine, back, back_cosine, pairs[0], pairs[1], pairs[2], thinned)
 
 
 def _above(block: Any, limit: float) -> tuple[tuple[Array, Array, Array], bool]:
@@ -83,6 +86,16 @@ def _nonzero(mask: Any) -> tuple[Any, Any]:
         return rows, columns
     rows, columns = np.nonzero(mask)
     return rows, columns
+
+
+def nearest_of_own(a: Any, rows: Array, unsigned: bool) -> Array:
+    """The largest cosine of some rows of a, given by their positions, with the other rows of a."""
+    parts = [np.empty(0, np.float32)]
+    for start, block in blocks(a[rows], a, unsigned):
+        here = rows[start : start + len(block)]
+        block[np.arange(len(block)), here] = -2  # with itself
+        parts.append(to_numpy(library(block).amax(block, 1)))
+    return np.concatenate(parts)
 
 
 def top_neighbours(a: Any, b: Any, k: int) -> Array:

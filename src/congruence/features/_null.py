@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, on_sphere
+from congruence.arrays import Array, Float, on_sphere
 from congruence.features._matching import match_mutual, match_one_to_one
 from congruence.features._neighbours import find_similar, place, row_maxima
 
 ROWS = 4096  # features of the first dictionary that are matched with a null dictionary
 PROBED = 256  # features from which the median of the largest cosines is estimated
+TUNED_ROWS, TUNED_STEPS = 2048, 8  # directions and iterations by which the Gaussian of "covariance" is found
 KINDS = ("rotation", "covariance")
 
 
@@ -36,9 +37,9 @@ class Null:
 def draw_null(directions: Array, kind: str, rng: np.random.Generator) -> Array:
     """A dictionary (m, d) that has nothing in common with the given one but its shape.
 
-    "rotation" rotates it at random, which keeps the angles between its features. "covariance" draws features from a
-    Gaussian of the same mean and covariance, so that they share directions with it as unrelated features of the same
-    space do; this is harder to exceed.
+    "rotation" rotates it at random, which keeps the angles between its features. "covariance" draws directions of a
+    Gaussian that have the same mean and covariance, so that they share directions with it as unrelated features of the
+    same space do; this is harder to exceed.
     """
     m, d = directions.shape
     if kind == "rotation":
@@ -48,9 +49,25 @@ def draw_null(directions: Array, kind: str, rng: np.random.Generator) -> Array:
     mean = directions.mean(0, dtype=np.float64)
     centred = directions - mean.astype(np.float32)
     values, vectors = np.linalg.eigh((centred.T @ centred).astype(np.float64) / m)
-    root = (vectors * np.sqrt(np.maximum(values, 0))).T.astype(np.float32)
-    drawn = rng.standard_normal((m, d), dtype=np.float32) @ root + mean.astype(np.float32)
-    return np.asarray(on_sphere(drawn), np.float32)
+    middle, variance = _before_normalising(mean @ vectors, np.maximum(values, 0), rng)
+    drawn = rng.standard_normal((m, d), dtype=np.float32) * np.sqrt(variance).astype(np.float32)
+    return np.asarray(on_sphere((drawn + middle.astype(np.float32)) @ vectors.T.astype(np.float32)), np.float32)
+
+
+def _before_normalising(mean: Float, variance: Float, rng: np.random.Generator) -> tuple[Float, Float]:
+    """The mean and the variances (d,) of a Gaussian whose directions have the given ones, by fixed-point iteration.
+
+    Scaling rows to length 1 makes large variances smaller, relative to the others: without this, null dictionaries
+    would be spread more evenly than the dictionary.
+    """
+    z = rng.standard_normal((TUNED_ROWS, len(mean)), dtype=np.float32)
+    middle, spread = mean.copy(), variance.copy()
+    live = variance > 1e-9 * variance.max(initial=0)
+    for _ in range(TUNED_STEPS):
+        drawn = on_sphere(middle + np.sqrt(spread) * z)
+        spread[live] *= variance[live] / np.maximum(drawn.var(0)[live], np.finfo(np.float32).tiny)
+        middle += mean - drawn.mean(0)
+    return middle, spread
 
 
 def measure_null(

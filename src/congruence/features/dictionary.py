@@ -126,11 +126,14 @@ def read_dictionary(x: Any, *, name: str | None = None, key: str | None = None, 
     if key is not None:
         raise InputError("key names an array inside a file, but an array was given; leave it out")
     values = to_numpy(as_matrix(as_table(x, name=name).values, name or "the dictionary"))
-    return _build(values.T if transpose else values, name or "features")
+    return _build(values.T if transpose else values, name or "dictionary")
 
 
 def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -> Dictionary:
     weights = next((path / file for file in WEIGHTS if (path / file).is_file()), None)
+    inside = sorted(file.parent.name for name in WEIGHTS for file in path.glob(f"*/{name}"))
+    if weights is None and inside:
+        raise InputError(f"{path} holds several dictionaries; give one of the folders in it: {', '.join(inside[:8])}")
     if weights is not None:
         return _read_tensors(weights, name or path.name, key, transpose, _config(path / "cfg.json"))
     if path.suffix == ".safetensors":

@@ -16,12 +16,13 @@ from congruence.features._null import Null
 from congruence.features.dictionary import Dictionary
 from congruence.formatting import percent
 from congruence.result import Finding, Result, Status
-from congruence.stats.intervals import NO_INTERVAL, student_quantile
+from congruence.stats.intervals import NO_INTERVAL, jackknife_interval
 
 if TYPE_CHECKING:
     from congruence.document import Document
 
 LEVELS = np.round(np.arange(0.05, 1.0, 0.05), 2)  # cosines of the curve of shares
+ROUNDING = 1e-5  # of cosines in float32
 EXPLAINED = 0.8  # squared cosine from which on a feature counts as a combination of others
 
 
@@ -59,6 +60,8 @@ class PairMatch:
     null: Null
     least: float  # cosine from which on a matched feature comes back
     full: tuple[float, float]  # bounds of the mean cosine of the best matching of all features
+    soft: tuple[float, float]  # bounds of the same for the best transport of uniform weights, also between sizes
+    distinct: float  # share of those that come back whose partner is nearer than their own dictionary; NaN for none
     split: Split | None  # features of the source without a partner
     merged: Split | None  # features of the target without a partner
     thinned: bool
@@ -72,6 +75,11 @@ class PairMatch:
     def share(self) -> float:
         """The share of the features of the source that come back."""
         return float(self.comes_back.mean())
+
+    @property
+    def near(self) -> float:
+        """The share whose nearest feature is as similar as required, whether or not it is the partner of another."""
+        return float(np.mean(self.nearest_cosine >= self.least))
 
     @property
     def chance(self) -> float:
@@ -182,7 +190,9 @@ class FeatureMatch(Result):
             "null": self.chance,
             "evidence": evidence,
         }
-        above: Status = "holds" if low > self.chance_limit else "fails" if self._one_space_known else "unknown"
+        above: Status = (
+            "holds" if low > self.chance_limit else "fails" if self._one_space_known and self._testable else "unknown"
+        )
         require = float(self.settings["require"])
         most: Status = above if above != "holds" else "holds" if low >= require else "ambiguous"
         return (
@@ -196,39 +206,50 @@ class FeatureMatch(Result):
         return bool(self.settings["aligned"]) or bool(self.rotation) or self.codes is not None
 
     @property
+    def _testable(self) -> bool:
+        """Whether equal features would exceed chance; not in one dimension, for example."""
+        return all(pair.least < 1 - ROUNDING for pair in self.first_pairs)
+
+    @property
     def headlines(self) -> tuple[str, ...]:
         """The answer, then details."""
         others = self.dictionaries[1:]
-        where = others[0].name if len(others) == 1 else f"all {len(others)} other dictionaries"
+        where = {1: others[0].name, 2: "both other dictionaries"}.get(len(others), f"all {len(others)} others")
         m = len(self.comes_back)
         answer = f"{percent(self.share)} of {m:,} features come back in {where}; chance is {self._by_chance}."
         lines = [answer]
         if self.findings[0].status != "holds":
-            unknown = self.findings[0].status == "unknown"
-            lines.append("That is no more than chance" + (", unless the spaces differ." if unknown else "."))
+            testable = "" if self._testable else " Equal features could not exceed chance either."
+            space = "" if self._one_space_known else ", unless the spaces differ"
+            lines.append(f"That is no more than chance{space}.{testable}")
+        elif self.findings[1].status == "ambiguous":
+            require = float(self.settings["require"])
+            few = "but fewer" if self.share < require else "but for other features it may be fewer"
+            lines.append(f"That is more than chance, {few} than the required {100 * require:g} %.")
         if len(others) > 1:
             low, high = self.over_seeds
             over = f" ({percent(low)} to {percent(high)} for other seeds)" if math.isfinite(low) else ""
             lines.append(f"From one dictionary to another, {percent(self.mean_pair_share)} come back{over}.")
-        lines.append(self._sensitivity())
+        lines += self._sensitivity()
         pair = self.pairs[0]
         lonely = float((pair.partner < 0).mean())
         if lonely:
             lines.append(f"{percent(lonely)} of the features of {pair.source} have no partner beyond chance.")
         return tuple(lines)
 
-    def _sensitivity(self) -> str:
-        """The share at other required cosines, since the choice of 0.7 is a convention."""
+    def _sensitivity(self) -> list[str]:
+        """The share at other required cosines above the chance limit, since the choice of 0.7 is a convention."""
         least = max(pair.least for pair in self.first_pairs)
-        others = [cosine for cosine in (least - 0.1, least + 0.1) if 0 < cosine < 1]
-        return (
-            "With a required cosine of "
-            + " and of ".join(f"{cosine:.2g} it would be {percent(self.share_at(cosine))}" for cosine in others)
-            + "."
-        )
+        limit = max(pair.null.limit for pair in self.first_pairs)
+        others = [cosine for cosine in (least - 0.1, least + 0.1) if limit <= cosine < 1]
+        shares = " and of ".join(f"{cosine:.2g} it would be {percent(self.share_at(cosine))}" for cosine in others)
+        return [f"With a required cosine of {shares}."] if others else []
 
     def share_at(self, similarity: float) -> float:
-        """The share of features of the first dictionary that are matched in all others with at least this cosine."""
+        """The share of features of the first dictionary that are matched in all others with at least this cosine.
+
+        Features are matched above the chance limit only, so that a smaller cosine than that gives the share at it.
+        """
         known = [np.nan_to_num(pair.cosine, nan=-2.0) >= similarity for pair in self.first_pairs]
         return float(np.logical_and.reduce(known).mean())
 
@@ -288,8 +309,11 @@ class FeatureMatch(Result):
             "chance": pair.null.share(pair.least),
             "chance_limit": pair.null.limit,
             "least_cosine": pair.least,
+            "nearest_share": pair.near,
+            "distinct_share": pair.distinct,
             "mean_largest_cosine": float(pair.nearest_cosine.mean()),
             "full_matching_mean": list(pair.full),
+            "soft_matching_mean": list(pair.soft),
             "explained_by_three": split,
             "explaining_three": merged,
             "partner": [int(target[at]) if at >= 0 else None for at in pair.partner],
@@ -324,7 +348,6 @@ def jackknife_pairs(values: list[float], units: int) -> tuple[float, float]:
     if units < 3:
         return NO_INTERVAL
     at = [(i, j) for i in range(units) for j in range(i + 1, units)]
-    left = [np.mean([v for v, pair in zip(values, at, strict=True) if k not in pair]) for k in range(units)]
-    error = math.sqrt((units - 1) / units * float(((left - np.mean(left)) ** 2).sum()))
-    middle, half = float(np.mean(values)), student_quantile(units - 1, 0.975) * error
-    return max(0.0, middle - half), min(1.0, middle + half)
+    left = [float(np.mean([v for v, pair in zip(values, at, strict=True) if k not in pair])) for k in range(units)]
+    low, high = jackknife_interval(float(np.mean(values)), left)
+    return max(0.0, low), min(1.0, high)

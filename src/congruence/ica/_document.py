@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from congruence.document import (
+    CONTEXT_LETTERS,
+    LETTERS,
     Block,
     Cell,
     Column,
@@ -28,6 +30,7 @@ from congruence.ica._halves import SAME_AXIS, TWO_COMPONENTS_ERROR
 from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR
 from congruence.ica.profiles import EDGES, PROFILED
 from congruence.ica.resolution import LISTED
+from congruence.tables.columns import PREFIX
 
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
     from congruence.ica.results import ComponentStability, Problem, StabilityPoint
     from congruence.result import Status
 
-LISTED_COLUMNS = 3  # of metadata of extreme rows: those that explain most of the component
+LISTED_COLUMNS = 3  # of metadata of extreme rows: the context, and those that explain most of the component
+CONTEXT = PREFIX + "context"  # of a token, as `extract` writes it
 LISTED_LOADINGS = 8  # features of a component in its figure
 LISTED_METADATA = 8  # columns of the table of explained variance
 NAMED, CAPTION, SUMMARY = 28, 22, 76  # characters of a feature, of one above a histogram, and of those of a component
@@ -325,7 +329,10 @@ def _histograms(counts: Sequence[Any], details: Sequence[str] = ()) -> Iterator[
 
 
 def _extremes(ends: Sequence[ExtremeRow], explained: Mapping[str, float], name: str) -> Table:
-    names = sorted(ends[0].metadata, key=lambda column: -explained.get(column, 0))[:LISTED_COLUMNS]
+    def importance(column: str) -> float:  # a context is different in every row, so that it explains nothing
+        return 1.0 if column == CONTEXT else explained.get(column, 0)
+
+    names = sorted(ends[0].metadata, key=importance, reverse=True)[:LISTED_COLUMNS]
     titles = elided([name.removeprefix("Metadata_") for name in names], 14)
     numeric = [all(isinstance(one.metadata[name], int | float) for one in ends) for name in names]
     columns = [Column("value"), Column("row") if ends[0].id is None else Column("id", "text")]
@@ -334,7 +341,7 @@ def _extremes(ends: Sequence[ExtremeRow], explained: Mapping[str, float], name: 
         (
             _fixed(one.value, 2),
             one.row if one.id is None else label_cell(one.id),
-            *(label_cell(one.metadata[name]) for name in names),
+            *(label_cell(one.metadata[name], CONTEXT_LETTERS if name == CONTEXT else LETTERS) for name in names),
         )
         for one in ends
     ]

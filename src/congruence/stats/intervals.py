@@ -1,8 +1,9 @@
-"""Intervals from resampled statistics: percentile bootstrap over rows or clusters, and delete-d jackknife."""
+"""Intervals from resampled statistics: percentile bootstrap over rows or clusters, and jackknife."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,18 @@ def t_interval(values: Float, *, folds: bool = False, fewest: int = 3) -> tuple[
         return NO_INTERVAL
     half = float(t.ppf(0.975, n - 1)) * math.sqrt((1 / n + folds / (n - 1)) * float(np.var(values, ddof=1)))
     return mean - half, mean + half
+
+
+def jackknife_interval(value: float, left: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of a statistic of units, from its values (n,) without each one, with Student's t.
+
+    Valid for means over pairs of units too, which are not independent. NaN below three units or where a value is.
+    """
+    n = len(left)
+    if n < 3 or not np.isfinite([value, *left]).all():
+        return NO_INTERVAL
+    half = student_quantile(n - 1, 0.975) * math.sqrt((n - 1) * float(np.var(left)))
+    return value - half, value + half
 
 
 def rank_correlation_interval(a: Float, b: Float, draws: int, seed: Any) -> tuple[float, float, float]:

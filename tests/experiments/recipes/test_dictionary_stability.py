@@ -7,9 +7,13 @@ from congruence.experiments.recipes import dictionary_stability as method
 from congruence.experiments.recipes import reproduce
 
 
-def shares(kind, true_of_back, back_of_true):
-    one = (0.5, 0.5, 0.5)
-    return method.Shares(method.Setting(kind, 32, 3, 32), one, one, one, true_of_back, back_of_true, one)
+def estimate(value, *interval):
+    return method.Estimate(value, interval or (value, value))
+
+
+def shares(kind, true_of_back, back_of_true, true=32):
+    one = estimate(0.5)
+    return method.Shares(method.Setting(kind, true, 3, 32), one, 0.0, one, one, one, true_of_back, back_of_true)
 
 
 def statuses(true_of_back, back_of_true):
@@ -18,43 +22,61 @@ def statuses(true_of_back, back_of_true):
 
 
 def test_claims_follow_the_numbers():
-    assert statuses((0.99, 0.98, 0.99), (1.0, 1.0, 1.0)) == {"is-true": "holds", "returns": "holds"}
-    assert statuses((0.4, 0.5, 0.45), (0.6, 0.95, 0.99)) == {"is-true": "fails", "returns": "ambiguous"}
-    none = (float("nan"),) * 3
-    assert statuses(none, none) == {"is-true": "unknown", "returns": "unknown"}
+    found = statuses(estimate(0.99, 0.98, 1.0), estimate(1.0, np.nan, np.nan))
+    assert found == {"is-true": "holds", "returns": "holds", "language": "unknown"}
+    found = statuses(estimate(0.45, 0.4, 0.5), estimate(0.92, 0.6, 0.99))
+    assert found == {"is-true": "fails", "returns": "ambiguous", "language": "unknown"}
+    none = estimate(np.nan)
+    assert set(statuses(none, none).values()) == {"unknown"}
 
 
 def test_the_worst_setting_decides():
-    good, bad = shares("topk", (1.0,) * 3, (1.0,) * 3), shares("topk", (0.2, 0.21, 0.19), (1.0,) * 3)
+    good, bad = shares("topk", estimate(1.0), estimate(1.0)), shares("topk", estimate(0.2), estimate(1.0))
     assert method.judge([good, bad])[0].status == "fails"
+    unknown = method.measure(method.Setting("topk", 0, 3, 32), None, trainings([np.eye(32, 40)] * 3))
+    language = {finding.name: finding for finding in method.judge([good, bad, unknown])}["topk-language"]
+    assert (language.status, language.number, language.interval) == ("holds", 1.0, (1.0, 1.0))
+
+
+def trainings(features):
+    return [{"W_dec": one, "unexplained": np.asarray(0.1)} for one in features]
 
 
 def test_features_that_are_the_truth_are_measured_as_true():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(20, 32))
     own = rng.normal(size=(2, 20, 32))
-    runs = [{"W_dec": np.vstack([truth[:15], own[i][:5]]), "unexplained": np.asarray(0.1)} for i in range(2)]
-    found = method.measure(method.Setting("topk", 20, 3, 20), truth, runs)
-    assert found.true == pytest.approx((0.75, 0.75))
-    assert found.comes_back == pytest.approx((0.75, 0.75))
-    assert found.true_of_back == found.back_of_true == pytest.approx((1.0, 1.0))
-    copies = [{"W_dec": np.vstack([truth[:10], truth[:10]]), "unexplained": np.asarray(0.1)}] * 2
-    doubled = method.measure(method.Setting("topk", 20, 3, 20), truth, copies)
-    assert doubled.true == pytest.approx((1.0, 1.0))
-    assert doubled.found == pytest.approx((0.5, 0.5))
-    shared = np.vstack([truth[:5], own[0][:15]])  # found twice, but not true
-    wrong = [{"W_dec": shared, "unexplained": np.asarray(0.1)}] * 2
-    assert method.measure(method.Setting("topk", 20, 3, 20), truth, wrong).true_of_back == pytest.approx((0.25, 0.25))
+    setting = method.Setting("topk", 20, 3, 20)
+    found = method.measure(setting, truth, trainings([np.vstack([truth[:15], one[:5]]) for one in own]))
+    assert found.true.value == found.comes_back.value == pytest.approx(0.75)
+    assert found.true_of_back.value == found.back_of_true.value == pytest.approx(1.0)
+    doubled = method.measure(setting, truth, trainings([np.vstack([truth[:10], truth[:10]])] * 2))
+    assert (doubled.true.value, doubled.found.value) == pytest.approx((1.0, 0.5))
+    wrong = trainings([np.vstack([truth[:5], own[0][:15]])] * 2)  # found twice, but not true
+    assert method.measure(setting, truth, wrong).true_of_back.value == pytest.approx(0.25)
+
+
+def test_intervals_are_over_trainings_not_over_their_pairs():
+    """One training that has nothing in common with two equal ones: one of three pairs agrees."""
+    rng = np.random.default_rng(0)
+    same, other = rng.normal(size=(2, 20, 32))
+    found = method.measure(method.Setting("topk", 0, 3, 20), None, trainings([same, same, other]))
+    assert found.comes_back.value == pytest.approx(1 / 3)
+    assert found.comes_back.interval == (0.0, 1.0)
+    assert found.true is None
 
 
 def test_the_recipe_runs(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     tiny = {"d": 8, "true": [6], "active": [1], "widths": [1.0], "runs": 2, "rows": 400, "steps": 20}
+    tiny |= {name: method.PARAMETERS["smoke"][name] for name in ("language", "language_active", "text")}
+    tiny |= {"language_widths": [0.5], "runs": 3}
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": tiny})
     done = reproduce("dictionary-stability", tmp_path / "a", scale="smoke", device="cpu")
     written = json.loads((tmp_path / "a" / "result.json").read_text())
     assert len(written["numbers"]["ours"]["shares"]) == 3
-    assert len(done.findings) == 6
+    assert [one["setting"]["method"] for one in written["numbers"]["ours"]["language"]] == ["topk", "l1", "ica"]
+    assert len(done.findings) == 9
     assert (tmp_path / "a" / "shares.svg").is_file()
 
 
