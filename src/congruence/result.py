@@ -93,7 +93,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as plain data; a finding without premises has no such entry."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "premises"}
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(Finding) if f.name != "premises"}
         values["interval"] = None if self.interval is None else list(self.interval)
         return values | ({"premises": [p.to_dict() for p in self.premises]} if self.premises else {})
 

@@ -5,12 +5,22 @@ import jsonschema
 import pytest
 
 from congruence.cli import main
+from congruence.experiments.recipes._files import read_numbers
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.experiments.recipes.statistical_versus_structural import run as method
 from congruence.schema import result_schema
 
 NAME = "statistical-versus-structural"
-FILES = ["codes.svg", "masking.svg", "parts", "regression.svg", "report.html", "result.json", "table.md"]
+FILES = [
+    "codes.svg",
+    "masking.svg",
+    "numbers.json.gz",
+    "parts",
+    "regression.svg",
+    "report.html",
+    "result.json",
+    "table.md",
+]
 
 
 def run(capsys, *arguments):
@@ -38,19 +48,21 @@ def test_the_list_says_what_there_is(capsys):
     assert "smoke (seconds" in out
 
 
-def test_at_smoke_scale_every_claim_holds_and_every_file_is_there(tmp_path, capsys):
+def test_at_smoke_scale_every_file_is_there_and_nothing_is_judged(tmp_path, capsys):
     code, out, err = run(capsys, NAME, "--scale", "smoke", "--device", "cpu", "--out", tmp_path / "r")
     assert code == 0
-    assert out.startswith("Stable does not mean true: masked autoencoders agree with each other to ")
-    assert out.count("✓ holds") == 1 + 8  # all together, then each
+    assert out.startswith("Not judged: the smoke scale only checks that the code runs.")
+    assert out.count("? unknown") == 1 + 8  # all together, then each
     assert err == f"report: {tmp_path / 'r' / 'report.html'}\n"
     assert sorted(path.name for path in (tmp_path / "r").iterdir()) == FILES
     result = json.loads((tmp_path / "r" / "result.json").read_text())
     jsonschema.validate(result, result_schema(RecipeResult))
     assert result["settings"]["scale"] == "smoke"
-    assert result["status"] == "holds"
+    assert result["status"] == "unknown"
     assert result["numbers"]["paper"]["numbers"] is None
-    hidden = result["numbers"]["ours"]["example 2"][1]
+    kept = read_numbers(tmp_path / "r")
+    assert [one.status for one in method.present(kept["ours"], kept["settings"]).findings] == ["holds"] * 8
+    hidden = kept["ours"]["example 2"][1]
     between = max(one["held_out"]["mean"] for one in hidden["codes"])
     to_truth = min(one["held_out"]["mean"] for one in hidden["rigid"])
     assert 3 * between < hidden["least"] < 1.1 * to_truth
@@ -62,7 +74,7 @@ def test_what_is_finished_is_shown_and_not_done_again_unless_forced(quick, capsy
     folder = quick / "reproduced" / f"{NAME}-smoke-seed0"
     assert "nothing was computed" not in err
     with monkeypatch.context() as patch:
-        patch.setattr(method, "run", lambda job: pytest.fail("worked in vain"))
+        patch.setattr(method, "compute", lambda job: pytest.fail("worked in vain"))
         code, again, err = run(capsys, *arguments)
     assert (code, again) == (0, first)
     assert err.startswith("nothing was computed: the folder holds this result already (--force computes it again)\n")
@@ -70,6 +82,17 @@ def test_what_is_finished_is_shown_and_not_done_again_unless_forced(quick, capsy
     code, _, err = run(capsys, *arguments, "--force")
     assert code == 0
     assert (folder / "table.md").read_text().startswith("# Is a representation")
+
+
+def test_folders_are_verified_and_judged_again(quick, capsys):
+    run(capsys, NAME, "--scale", "smoke", "--device", "cpu", "--out", "r", "-q")
+    assert run(capsys, "verify", "r") == (0, "1 folder verified, 0 differences\n", "")
+    (quick / "r" / "table.md").write_text("old")
+    code, out, err = run(capsys, "verify", "r")
+    assert (code, out) == (1, "1 folder verified, 1 difference\n")
+    assert "r/table.md differs from what its numbers give" in err
+    assert run(capsys, "judge", "r")[1].startswith("r: unknown. Not judged")
+    assert run(capsys, "verify", "r")[0] == 0
 
 
 def test_a_result_goes_to_stdout_in_every_form(quick, capsys):
@@ -122,6 +145,9 @@ def test_an_interrupted_run_leaves_no_half_written_file_and_goes_on(quick, capsy
         ((NAME, "--device", "tpu"), "device must be 'auto', 'cpu' or 'cuda'"),
         ((NAME, "--out", "file"), "cannot make the folder file: File exists"),
         ((NAME, "--out", "-"), "--out takes a folder"),
+        (("verify",), "verify needs at least one folder of results"),
+        (("verify", "file"), "file must hold the numbers of a recipe in numbers.json.gz"),
+        ((NAME, "file"), "a recipe takes no folders; got file"),
     ],
 )
 def test_a_call_that_cannot_work_is_one_sentence_and_nothing_is_written(arguments, message, quick, capsys):

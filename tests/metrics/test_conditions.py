@@ -1,6 +1,5 @@
 """Which properties of the data mislead a score, and that they are found."""
 
-import json
 import math
 from pathlib import Path
 
@@ -8,6 +7,9 @@ import numpy as np
 import pytest
 
 from congruence import evaluate
+from congruence.experiments.recipes._files import read_numbers
+from congruence.experiments.recipes.metric_validity import Grid
+from congruence.experiments.recipes.result import from_numbers
 from congruence.metrics._conditions import MISLED
 from congruence.metrics._registry import METRICS, SCORES
 
@@ -89,9 +91,8 @@ def test_corrected_infom_depends_less_on_the_number_of_rows():
 
 def test_the_conditions_agree_with_the_grid_of_metric_validity():
     """Entries are shown by an error in a cell with the property; scores misled by correlated factors alone have one."""
-    path = Path(__file__).parents[2] / "docs" / "results" / "metric-validity-small" / "result.json"
-    ours = json.loads(path.read_text())["numbers"]["ours"]
-    errors = np.array(ours["errors"]) != 0  # (generators, encoders, scores)
+    ours = read_numbers(Path(__file__).parents[2] / "docs" / "results" / "metric-validity-small")["ours"]
+    errors = from_numbers(Grid, ours).errors != 0  # (generators, encoders, scores)
     correlated = np.array([name.startswith("correlated") for name in ours["generators"]])
     among = {name: errors[:, ours["encoders"].index(name)].any(0) for name in ("copies", "noise codes", "monotone")}
     shown = {

@@ -23,7 +23,7 @@ from congruence.mixture.likelihood import PARAMETERS, Parameters, ReluModel, Sur
 from congruence.mixture.priors import GaussianMixture
 from congruence.result import Status
 
-RESOLUTION = 1e-9  # expected log-likelihoods that differ by less are equal
+RESOLUTION = 1e-12  # divergences that differ by less are equal; they are exact to about 1e-20
 REACHED = 1e-6  # minima that differ by less are equally low: a million rows would hardly distinguish them
 ALIKE = 0.02  # relative L2 distance of standardised priors that count as equal
 _SPAN = 3.0  # range of a mean, slope or bias to either side; a scale varies from a fifth to five times the centre
@@ -129,7 +129,13 @@ def slice_along(
     if parameter == "weights":
         batch["weights"] *= ((1 - moved) / (1 - at["weights"][index]))[:, None]
     batch[parameter][:, index] = moved
-    return Slice(parameter, index, float(at[parameter][index]), grid, surface(batch).numpy() - float(surface(at)))
+    return Slice(
+        parameter,
+        index,
+        float(at[parameter][index]),
+        grid,
+        (surface.divergence(batch) - surface.divergence(at)).numpy(),
+    )
 
 
 def _grid(parameter: str, centre: float, count: int) -> Float:
@@ -285,7 +291,7 @@ def _minimise(surface: Surface, start: Float) -> Minimum:
     prior = GaussianMixture.from_arrays(weights, fitted["means"][used], fitted["scales"][used] ** 2)
     slopes = np.where(fitted["slopes"] == 0, 1e-12, fitted["slopes"])
     model = ReluModel(prior, slopes, fitted["biases"], truth.noise, truth.readout)
-    return Minimum(model, float(done.fun) - surface.least, standardised_distance(prior, truth.prior))
+    return Minimum(model, surface.excess(model), standardised_distance(prior, truth.prior))
 
 
 def _unpack(flat: Any, units: int) -> Parameters:

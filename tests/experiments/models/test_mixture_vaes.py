@@ -202,6 +202,19 @@ def test_a_ladder_is_a_chain_of_layers(activation):
     assert_allclose(chain(z).detach(), model.decoder(z).detach(), atol=1e-5)
 
 
+def test_a_facet_is_held_back_before_it_is_faded_in():
+    model = MFCVAE(3, facets=3, clusters=2, hidden=(4, 4, 4), shape=(4,), fade=2, hold=3)
+    seen = []
+    for _ in range(9):
+        seen.append(model.decoder.fades.tolist())
+        model.after_step()
+    assert [one[1] for one in seen] == [0, 0, 0, 0, 0.5, 1, 1, 1, 1]
+    assert [one[0] for one in seen] == [0, 0, 0, 0, 0, 0, 0, 0.5, 1]
+    assert {one[2] for one in seen} == {1}
+    with pytest.raises(InputError, match="hold must be 0 without fade; got 3"):
+        MFCVAE(4, hold=3)
+
+
 def test_facets_are_faded_in_from_the_last_to_the_first():
     model = MFCVAE(3, facets=3, clusters=2, hidden=(4, 4, 4), shape=(4,), fade=4)
     seen = []

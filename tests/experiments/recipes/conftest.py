@@ -6,8 +6,9 @@ import pytest
 
 from congruence.document import share
 from congruence.experiments.recipes import recipe as recipes
+from congruence.experiments.recipes.claims import Claim, Estimate, Rule
 from congruence.experiments.recipes.recipe import Recipe
-from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
+from congruence.experiments.recipes.result import Presentation, RecipeFigure, number_table
 from congruence.report.figures.svg import Drawing
 from congruence.result import Finding
 
@@ -24,38 +25,38 @@ def toy(monkeypatch):
         method.computed.append(name)
         return {"values": np.random.default_rng(job.seed).normal(size=job.parameters["rows"]), "one": 1.5}
 
-    def run(job):
+    def compute(job):
         first = job.parts.get("first", lambda: part("first", job))
         job.progress("half", 1, 2)
         if method.fail is not None:
             raise method.fail
         second = job.parts.get("second", lambda: part("second", job))
-        mean = float(first["values"].mean() + second["one"])
+        return {"mean": float(first["values"].mean() + second["one"])}
+
+    def present(ours, settings):
+        mean = ours["mean"]
         drawing = Drawing(
             lambda figure: figure.subplots().plot([0, 1]), (300, 200), key="toy", label="a line from 0 to 1"
         )
         findings = (
-            Finding(
-                "holds", "It | holds.", "holds", evidence=f"{mean:.3f}", number=mean, interval=(0.5, 3.0), null=0.0
+            Claim("holds", "It | holds.", "Nobody 2026, section 1", (Rule("the mean", low=0.0),), "none").judge(
+                Estimate(mean, 0.5, 3.0), evidence=f"{mean:.3f}", null=0.0
             ),
             Finding("fails", "It fails.", "fails", evidence="no"),
             Finding("unknown", "?", "unknown", evidence="few rows", number=float("nan")),
         )
         rows = (("mean", 0.5, mean), ("none", None, "a | b"), ("share", "few", share(0.25)), ("no", 1, float("nan")))
-        return RecipeResult(
-            recipe=job.recipe,
-            settings=job.settings,
+        return Presentation(
             headlines=("It is so.", "Mostly."),
             findings=findings,
             paper={"mean": 0.5},
-            ours={"mean": mean},
             tables=(number_table("Means", ("what", "paper", "ours"), rows, "In 1."),),
             figures=(RecipeFigure("line", "A line.", drawing),),
             notes=("The curve is ours.",),
             terms=(("mean", "the sum over the count"),),
         )
 
-    method.run = run
+    method.compute, method.present = compute, present
     monkeypatch.setitem(sys.modules, "toy_recipe", method)
     recipe = Recipe("toy", "Is it so?", "A toy.", "Nobody 2026", "toy_recipe")
     monkeypatch.setattr(recipes, "RECIPES", (*recipes.RECIPES, recipe))

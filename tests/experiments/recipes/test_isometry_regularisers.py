@@ -1,23 +1,21 @@
-import json
-
-import numpy as np
 import pytest
 
 from congruence.experiments.recipes import isometry_regularisers as method
 from congruence.experiments.recipes import reproduce
+from congruence.experiments.recipes._isometry import PairError
 from congruence.experiments.recipes.isometry_regularisers import judge
 from congruence.experiments.training.small_autoencoders import KINDS
-from congruence.maps.nearness import HeldOut, Nearness
+from congruence.maps.nearness import HeldOut
 
 
 def runs(condition, unexplained=0.3, error=None):
     near = [0.01 * condition if error is None else error] * 3
-    pairs = tuple(Nearness("similarity", 0.1, 0.1, 0.1, 0.1, HeldOut(e, e, e), 0.4, np.zeros(1)) for e in near)
+    pairs = tuple(PairError(0.1, 0.1, HeldOut(e, e, e), 0.4) for e in near)
     return method.RegulariserRuns((condition, condition + 0.1, condition - 0.1), (unexplained,) * 3, pairs)
 
 
 def held(kinds):
-    return [claim.status for claim in judge(kinds, 0)[0]]
+    return [claim.status for claim in judge(kinds, 0)]
 
 
 def test_claims_follow_the_numbers():
@@ -44,5 +42,5 @@ def test_the_recipe_runs_and_untrained_networks_bear_nothing_out(tmp_path, monke
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": tiny})
     done = reproduce("isometry-regularisers", tmp_path / "a", scale="smoke", device="cpu")
     assert [finding.status for finding in done.findings] == ["unknown"] * 5
-    assert set(json.loads((tmp_path / "a" / "result.json").read_text())["numbers"]["ours"]["kinds"]) == set(KINDS)
+    assert set(done.ours["kinds"]) == set(KINDS)
     assert (tmp_path / "a" / "regularisers.svg").is_file()

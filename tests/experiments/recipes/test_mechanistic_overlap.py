@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -65,13 +66,13 @@ def test_a_fall_with_overlap_is_told_with_whether_it_is_monotone():
     assert judge_overlap(grid([0.9, 0.5, 0.9])).status == "ambiguous"
 
 
-def test_bad_minima_are_those_above_a_loss_that_is_known_and_others_say_nothing():
-    bad = [0.97, 0.5, 0.1]
+def test_failures_are_local_minima_where_a_lower_loss_is_known_and_not_where_they_beat_all_that_is_known():
+    bad, right = [0.97, 0.5, 0.1], [0.97, 0.97, 0.97]
     for one, every, status in (
         (grid(bad, truth=0.1), [], "holds"),  # 0.02 was found, and the truth has 0.001
-        (grid(bad, truth=10.0), [], "unknown"),
+        (grid(bad, truth=10.0), [], "fails"),  # the truth has 0.1
         (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.001)], "holds"),  # another training found 0.011
-        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.0095)], "unknown"),  # hardly lower
+        (grid(bad, truth=10.0), [grid(right, truth=10.0, better=0.0095)], "ambiguous"),  # hardly lower, and identified
         (grid([0.97, 0.95, 0.96]), [], "unknown"),  # nothing is bad
     ):
         assert judge_minima([one], [one, *every]).status == status
@@ -106,6 +107,8 @@ def test_claims_on_densities_follow_the_numbers():
     assert held([0.97, 0.95], [0.98, 0.5]) == ["holds", "holds"]
     assert held([0.97, 0.5], [0.98, 0.95]) == ["fails", "fails"]
     assert held([0.97, 0.95], [0.98, 0.5], margin=0.1) == ["fails", "holds"]
+    beyond = dataclasses.replace(densities([0.97, 0.5], [0.98, 0.5]), dependence=np.array([[0.0] * 3, [0.98] * 3]))
+    assert judge_densities(beyond)[0].status == "holds"  # so dependent latents are not judged
     assert held([0.5, 0.5], [0.98, 0.5]) == held([0.97, 0.95], [0.98, 0.5], error=0.1) == ["unknown", "holds"]
 
 
@@ -150,9 +153,9 @@ def test_processes_score_as_this_one_does(rng, monkeypatch):
 
 
 def test_intervals_hold_the_mean():
-    low, high = bootstrap_mean(np.array([0.2, 0.4, 0.9]))
-    assert 0.2 <= low < 0.5 < high <= 0.9
-    assert bootstrap_mean(np.array([0.3])) == (0.3, 0.3)
+    mean, low, high = bootstrap_mean(np.array([0.2, 0.4, 0.9]))
+    assert 0.2 <= low < mean == 0.5 < high <= 0.9
+    assert np.isnan(bootstrap_mean(np.array([0.3])).low)  # one seed has no interval
 
 
 def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, monkeypatch):
@@ -167,8 +170,8 @@ def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, mo
     ]
     assert said[0].endswith("2 of 2 slots, 2 of 2 slots without rotations")
     told = json.loads((tmp_path / "a" / "result.json").read_text())
-    assert np.shape(told["numbers"]["ours"]["slots2"]["sis"]) == (2, 1, 1, 1)
+    assert np.shape(done.ours["slots2"]["sis"]) == (2, 1, 1, 1)
     assert told["numbers"]["paper"]["values of the figure"] is None
     for name in ("sis-by-overlap", "loss-and-sis", "densities"):
         assert (tmp_path / "a" / f"{name}.svg").is_file()
-    assert {path.stem for path in (tmp_path / "a" / "parts").glob("*.safetensors")} == set(told["numbers"]["ours"])
+    assert {path.stem for path in (tmp_path / "a" / "parts").glob("*.safetensors")} == set(done.ours)

@@ -1,7 +1,5 @@
 """Where metrics err: the grid runs at a tiny size, and errors follow from the numbers."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -14,6 +12,7 @@ from congruence.experiments.recipes.metric_validity import (
     judge,
     make_tables,
     name_cells,
+    present,
     rotate_pairs,
 )
 
@@ -75,9 +74,8 @@ def test_cells_are_named_by_what_they_have_in_common():
 
 def test_the_recipe_runs_and_own_codes_follow_the_truth(tmp_path):
     done = reproduce("metric-validity", tmp_path / "grid", scale="smoke", device="cpu")
-    result = json.loads((tmp_path / "grid" / "result.json").read_text())
-    assert result["findings"][0]["status"] == done.findings[0].status == "holds"
-    assert "published scores misjudge an encoder" in done.verdict
-    ours = result["numbers"]["ours"]
-    assert np.shape(ours["errors"]) == (len(GENERATORS), len(ENCODERS), len(ours["scores"]))
+    made = present(done.ours, done.settings)
+    assert made.findings[0].status == "holds"
+    assert "published scores misjudge an encoder" in made.headlines[0]
+    assert np.shape(done.ours["values"]) == (len(GENERATORS), len(ENCODERS), len(done.ours["scores"]))
     assert (tmp_path / "grid" / "grid.svg").exists()

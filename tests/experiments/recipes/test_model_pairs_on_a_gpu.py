@@ -13,10 +13,10 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def test_a_gpu_trains_and_compares_all_pairs(tmp_path):
-    reproduce("model-pairs", tmp_path, scale="smoke", device="cuda")
+    done = reproduce("model-pairs", tmp_path, scale="smoke", device="cuda")
     result = json.loads((tmp_path / "result.json").read_text())
-    assert len(result["findings"]) == 8
+    assert len(result["findings"]) == 9
     for family in ("gpt", "mae", "resnet"):
-        first, *_, last = result["numbers"]["ours"][family]["steps"]
+        first, *_, last = done.ours[family]["steps"]
         assert np.isfinite(last["similarity"])
         assert last["loss"] < first["loss"]

@@ -1,13 +1,16 @@
 import json
 import os
+import shutil
 
 import pytest
 from matplotlib import pyplot
 
 from congruence.errors import CongruenceWarning, InputError
-from congruence.experiments.recipes import reproduce
+from congruence.experiments.recipes import judge, reproduce, verify
+from congruence.experiments.recipes._files import read_numbers, write_numbers
+from congruence.experiments.recipes.result import RecipeFigure
 
-NAMES = ["line.svg", "parts", "report.html", "result.json", "table.md"]
+NAMES = ["line.svg", "numbers.json.gz", "parts", "report.html", "result.json", "table.md"]
 
 
 def names(folder):
@@ -15,7 +18,7 @@ def names(folder):
 
 
 def test_a_recipe_writes_the_files_of_the_contract(toy, tmp_path):
-    done = reproduce("toy", tmp_path / "a" / "b", scale="smoke", seed=3, device="cpu")
+    done = reproduce("toy", tmp_path / "a" / "b", scale="small", seed=3, device="cpu")
     assert not done.reused
     assert names(done.folder) == NAMES
     result = json.loads((done.folder / "result.json").read_text())
@@ -23,9 +26,69 @@ def test_a_recipe_writes_the_files_of_the_contract(toy, tmp_path):
     assert list(result) == order
     assert (result["status"], result["verdict"]) == ("fails", "It is so. Mostly.")
     assert [finding["status"] for finding in result["findings"]] == ["holds", "fails", "unknown"]
-    assert {"paper", "ours", "tables", "figures"} <= set(result["numbers"])
-    settings = {"recipe": "toy", "edition": 1, "scale": "smoke", "seed": 3, "device": "cpu", "rows": 3}
-    assert result["settings"] == settings | {"command": "congruence reproduce toy --scale=smoke --seed=3 --device=cpu"}
+    assert {"paper", "tables", "figures"} <= set(result["numbers"])
+    assert result["numbers"]["ours"] == {"file": "numbers.json.gz"}
+    rule = {"source": "Nobody 2026, section 1", "rule": "the mean is above 0.", "margin": "none", "post_hoc": False}
+    assert result["numbers"]["claims"] == [{"name": "holds"} | rule]
+    assert set(read_numbers(done.folder)["ours"]) == {"mean"}
+    settings = {"recipe": "toy", "edition": 1, "scale": "small", "seed": 3, "device": "cpu", "rows": 3}
+    assert result["settings"] == settings | {"command": "congruence reproduce toy --scale=small --seed=3 --device=cpu"}
+
+
+def test_nothing_is_judged_at_the_smoke_scale(toy, tmp_path):
+    done = reproduce("toy", tmp_path / "a", scale="smoke", device="cpu")
+    assert [finding.status for finding in done.findings] == ["unknown"] * 3
+    assert all(finding.evidence.startswith("Not judged: the smoke scale") for finding in done.findings)
+    assert done.verdict == "Not judged: the smoke scale only checks that the code runs."
+
+
+def test_the_files_are_those_that_the_kept_numbers_give(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    shutil.rmtree(folder / "parts")
+    assert verify(folder) == []
+    table, figure = folder / "table.md", folder / "line.svg"
+    table.write_text(table.read_text().replace("It fails.", "It holds."))
+    figure.unlink()
+    (folder / "mine.txt").write_text("")
+    differences = verify(folder)
+    assert [text.partition(" ")[0] for text in differences] == [str(figure), str(table), str(folder / "mine.txt")]
+    assert "holds" in differences[1]
+    assert judge(folder).status == "fails"
+    assert [text for text in verify(folder) if "mine.txt" not in text] == []
+
+
+def test_numbers_that_were_changed_are_seen_and_a_new_rule_is_a_new_judgement(toy, tmp_path, monkeypatch):
+    folder = reproduce("toy", tmp_path / "a").folder
+    kept = read_numbers(folder)
+    write_numbers(folder, {"mean": kept["ours"]["mean"] + 1}, kept["settings"])
+    assert any("result.json differs" in text for text in verify(folder))
+    write_numbers(folder, kept["ours"], kept["settings"])
+    assert verify(folder) == []
+    toy.EDITION = 2
+    assert "Old numbers, new judgement: the numbers were measured by edition 1" in judge(folder).notes[-1]
+    assert read_numbers(folder) == kept
+
+
+def test_a_drawn_figure_is_kept_by_its_digest(toy, tmp_path, monkeypatch):
+    compute = toy.compute
+
+    def draws(job):
+        job.drawn.append(RecipeFigure("drawn", "Drawn.", '<svg xmlns="http://www.w3.org/2000/svg"></svg>'))
+        return compute(job)
+
+    monkeypatch.setattr(toy, "compute", draws)
+    folder = reproduce("toy", tmp_path / "a").folder
+    assert verify(folder) == []
+    (folder / "drawn.svg").write_text((folder / "drawn.svg").read_text() + " ")
+    assert any("is not the figure that was drawn" in text for text in verify(folder))
+    (folder / "drawn.svg").unlink()
+    with pytest.raises(InputError, match=r"must hold drawn\.svg, which cannot be drawn again"):
+        verify(folder)
+
+
+def test_a_folder_without_numbers_cannot_be_verified(tmp_path):
+    with pytest.raises(InputError, match=r"must hold the numbers of a recipe in numbers\.json\.gz"):
+        verify(tmp_path)
 
 
 def test_the_default_folder_names_recipe_scale_and_seed(toy, tmp_path, monkeypatch):
@@ -38,7 +101,7 @@ def test_the_table_is_markdown_that_no_bar_can_break(toy, tmp_path):
     text = (reproduce("toy", tmp_path / "a").folder / "table.md").read_text()
     assert text.startswith("# Is it so?\n\n**It is so.** Mostly. 1 of 3 claims hold, 1 fails, 1 cannot be judged")
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {line.replace(r"\|", "").count("|") for line in rows} == {4}
+    assert {line.replace(r"\|", "").count("|") for line in rows} == {4, 6}  # numbers, rules
     assert "- ✕ **fails** (refuted) It fails. no" in text
     assert r"| none | – | a \| b |" in rows
 
@@ -66,10 +129,10 @@ def test_a_result_that_is_read_back_is_the_one_that_was_computed(toy, tmp_path):
     assert again.to_json() == first.to_json() == (tmp_path / "a" / "result.json").read_text()
     assert again.to_markdown() == first.to_markdown()
     assert again["holds"].number == pytest.approx(first["holds"].number)
-    assert again["holds"].interval == first["holds"].interval
+    assert again["holds"] == first["holds"]
     again.report(tmp_path / "again.html")
     page, read = ((tmp_path / name).read_text() for name in ("a/report.html", "again.html"))
-    assert read == page.replace(repr(first.ours["mean"]), repr(again.ours["mean"]))  # JSON has ten digits
+    assert read == page
 
 
 def test_other_versions_than_those_of_the_computation_are_noted(toy, tmp_path):

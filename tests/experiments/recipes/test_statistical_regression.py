@@ -47,7 +47,8 @@ def test_descent_that_does_not_converge_says_so(rng, monkeypatch):
 def test_the_exponent_of_a_power_law_is_found():
     fits = [regression.fit_draws(n, 40, np.random.default_rng(n)) for n in (50, 500, 5000)]
     found = regression.measure_regression([50, 500, 5000], fits, 0)
-    assert -0.6 < found.exponent("between") < -0.4
-    assert abs(found.exponent("to_truth")) < 0.02
+    power, low, high = found.exponents["between"]
+    assert -0.6 < low < power < high < -0.4
+    assert abs(found.exponents["to_truth"][0]) < 0.02
     assert found.starts < 1e-10 < 0.1 < found.doubled
     assert found.doubled_fit < 1e-10

@@ -1,13 +1,14 @@
 """The claims follow the numbers, in both directions, and the recipe runs."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
 from congruence.document import share
 from congruence.experiments.recipes import reproduce
+from congruence.experiments.recipes._files import read_numbers
+from congruence.experiments.recipes._isometry import PairError
 from congruence.experiments.recipes.statistical_versus_structural import run as method
 from congruence.experiments.recipes.statistical_versus_structural.claims import (
     judge_masking,
@@ -16,7 +17,7 @@ from congruence.experiments.recipes.statistical_versus_structural.claims import 
 )
 from congruence.experiments.recipes.statistical_versus_structural.regression import fit_draws, measure_regression
 from congruence.experiments.recipes.statistical_versus_structural.run import MaskingLevel, draw_images, measure_level
-from congruence.maps.nearness import HeldOut, Nearness
+from congruence.maps.nearness import HeldOut
 
 TINY = {"sizes": [20, 50], "draws": 4, "visible": [6, 2], "runs": 2, "rows": 130}
 TINY |= {"hidden": 8, "steps": 3, "batch": 8, "learning_rate": 0.01}
@@ -30,7 +31,7 @@ def regression():
 
 def errors(*means):
     held = [HeldOut(mean, mean, mean) for mean in means]
-    return tuple(Nearness("rigid", 0.1, 0.1, 0.1, 0.1, one, 0.4, np.zeros(1)) for one in held)
+    return tuple(PairError(0.1, 0.1, one, 0.4) for one in held)
 
 
 def level(visible, **changes):
@@ -55,14 +56,16 @@ def test_all_claims_of_the_regression_hold(regression):
     ("change", "fallen"),
     [
         ({"starts": 1e-3}, 0),
-        ({"between": np.array([0.3, 0.3, 0.3])}, 0),
+        ({"exponents": {"between": (0.0, -0.1, 0.1)}}, 0),
+        ({"exponents": {"between": (-0.6, -0.7, -0.5)}}, 0),
         ({"least_to_truth": np.array([0.3, 0.1, 0.03])}, 1),
-        ({"to_nearest": np.array([0.3, 0.29, 0.28])}, 2),
-        ({"right": np.array([0.3, 0.29, 0.28])}, 3),
+        ({"exponents": {"to_nearest": (-0.01, -0.02, 0.0)}}, 2),
+        ({"exponents": {"right": (-0.01, -0.02, 0.0)}}, 3),
     ],
 )
 def test_a_claim_of_the_regression_falls_with_its_numbers(change, fallen, regression):
-    claims = judge_regression(dataclasses.replace(regression, **change))
+    exponents = {"exponents": dict(regression.exponents) | change.pop("exponents", {})}
+    claims = judge_regression(dataclasses.replace(regression, **change, **exponents))
     assert [i for i, claim in enumerate(claims) if claim.status != "holds"] == [fallen]
 
 
@@ -114,14 +117,15 @@ def test_the_recipe_gives_the_same_for_the_same_seed(tmp_path, monkeypatch):
         reproduce("statistical-versus-structural", tmp_path / name, seed=seed, **options)
     one, same, other = ((tmp_path / name / "result.json").read_text() for name in "abc")
     assert one == same
-    ours = json.loads(one)["numbers"]["ours"], json.loads(other)["numbers"]["ours"]
+    ours = [read_numbers(tmp_path / name)["ours"] for name in "ac"]
+    assert one != other
     assert ours[0]["example 1"]["between"] != ours[1]["example 1"]["between"]
     assert ours[0]["example 2"][0]["codes"] != ours[1]["example 2"][0]["codes"]
 
 
 def test_untrained_networks_do_not_bear_out_the_claims(tmp_path, monkeypatch):
-    monkeypatch.setattr(method, "PARAMETERS", {"smoke": TINY})
-    result = reproduce("statistical-versus-structural", tmp_path / "a", scale="smoke", device="cpu")
+    monkeypatch.setattr(method, "PARAMETERS", {"small": TINY})
+    result = reproduce("statistical-versus-structural", tmp_path / "a", scale="small", device="cpu")
     assert result["factors-are-recovered-from-6-patches"].status == "fails"
     held = [finding for finding in result.findings if finding.status == "holds"]
     assert result.verdict == f"{len(held)} of {len(result.findings)} claims hold at this scale."

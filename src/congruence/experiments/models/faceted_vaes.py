@@ -40,6 +40,8 @@ class MFCVAE(VaDE):
     fade : int
         Steps over which each facet but the last is faded in, one after the other from the last to the first: its rung
         of the decoder and its divergences are multiplied by a weight that grows to 1. With 0 all are active at once.
+    hold : int
+        Steps before each facet is faded in (published for MNIST: 201 epochs each); with 0 one follows the other.
     pretraining : int
         As of VaDE. Published: none; but then a facet that enters the decoder late takes long to become informative.
     **options
@@ -52,7 +54,7 @@ class MFCVAE(VaDE):
     """
 
     name = "mfcvae"
-    options = (*VaDE.options, "facets", "ladder", "fade")
+    options = (*VaDE.options, "facets", "ladder", "fade", "hold")
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class MFCVAE(VaDE):
         hidden: Sequence[int] = (500, 2000),
         ladder: bool = True,
         fade: int = 0,
+        hold: int = 0,
         pretraining: int = 2000,
         **options: Any,
     ) -> None:
@@ -71,7 +74,9 @@ class MFCVAE(VaDE):
             raise InputError(f"hidden must have one width for each of the {facets} facets; got {list(hidden)}")
         if fade and not ladder:
             raise InputError(f"fade must be 0 without ladder; got {fade}")
-        self.ladder, self.fade = bool(ladder), check_integer("fade", fade, 0)
+        if hold and not fade:
+            raise InputError(f"hold must be 0 without fade; got {hold}")
+        self.ladder, self.fade, self.hold = bool(ladder), check_integer("fade", fade, 0), check_integer("hold", hold, 0)
         self.shares = [latents // facets + (j < latents % facets) for j in range(facets)]
         super().__init__(latents, clusters=clusters, hidden=hidden, pretraining=pretraining, **options)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -135,10 +140,12 @@ class MFCVAE(VaDE):
         return self.decoder.fades if self.ladder else torch.ones(self.facets, device=self.steps.device)
 
     def _set_fades(self) -> None:
-        """The last facet has weight 1; that of the one before it grows over the first `fade` steps, and so on."""
+        """The last facet has weight 1; that of the one before it grows over `fade` steps after `hold`, and so on."""
         if self.fade:
             waits = torch.arange(self.facets - 1, -1, -1, device=self.steps.device)
-            self.decoder.fades.copy_((self.steps / self.fade - waits + 1).clamp(0, 1))
+            starts = waits * self.hold if self.hold else (waits - 1) * self.fade
+            grown = ((self.steps - starts) / self.fade).clamp(0, 1)
+            self.decoder.fades.copy_(torch.where(waits == 0, torch.ones_like(grown), grown))
 
     def _make_prior(self, prior: Any) -> Any:
         return torch.nn.ModuleList(LearnedMixture(self.clusters, m) for m in self.shares)

@@ -1,5 +1,8 @@
+from congruence.experiments.recipes._book import book as book
 from congruence.experiments.recipes._demo import demo as demo
 from congruence.experiments.recipes._reproduce import reproduce as reproduce
+from congruence.experiments.recipes._verify import judge as judge
+from congruence.experiments.recipes._verify import verify as verify
 from congruence.experiments.recipes.recipe import RECIPES as RECIPES
 from congruence.experiments.recipes.recipe import SCALES as SCALES
 from congruence.experiments.recipes.recipe import Recipe as Recipe

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from congruence.document import Block, Document, Drawn, Findings, Heading, Notes, Section, Text
+from congruence.document import Block, Column, Document, Drawn, Findings, Heading, Notes, Section, Table, Text
+from congruence.experiments.recipes.claims import Judgement
 from congruence.experiments.recipes.recipe import SCALES
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.formatting import count
 from congruence.result import Finding, Status
 
 READING = (
-    "A claim is a statement of the paper in our words. Its status is computed from the numbers shown with it, by "
-    "limits that the recipe states and that are the same for every seed. A claim that fails is also a result."
+    "A claim is a statement of the paper in our words, or a question of ours. Its status follows from the numbers "
+    "shown with it by the rule below, which is the same for every seed. A rule that was written or changed after "
+    "numbers were seen is marked post hoc. A claim that fails is also a result."
 )
 WORDS = (
     ("holds", "our numbers support the claim, at this scale and with this seed."),
@@ -28,7 +30,7 @@ def describe(result: RecipeResult) -> Document:
     """Return the document of a recipe's result."""
     headline, *details = result.headlines
     sections = [
-        Section("Claims of the paper", (Findings(result.findings, brief=True), *_figures(result)), "claims"),
+        Section("Claims", (Findings(result.findings, brief=True), *_figures(result), *_rules(result)), "claims"),
         Section("Numbers", tuple(_tables(result)), "numbers"),
     ]
     if result.notes:
@@ -45,6 +47,20 @@ def describe(result: RecipeResult) -> Document:
         settings=result.settings,
         title=f"{result.recipe.name}: {headline}",
     )
+
+
+def _rules(result: RecipeResult) -> Iterator[Block]:
+    """How every claim is judged."""
+    judged = [one for one in result.findings if isinstance(one, Judgement)]
+    if judged:
+        yield Heading("How claims are judged")
+        rows = [
+            (one.name, one.source, one.rule, one.margin, "post hoc" if one.post_hoc else "before the run")
+            for one in judged
+        ]
+        head = ("claim", "source", "holds if", "margin", "rule written")
+        note = "A claim fails if the whole 95 % interval lies outside, and is ambiguous if part of it does."
+        yield Table("Rules", [Column(name, "text") for name in head], rows, note=note)
 
 
 def _figures(result: RecipeResult) -> Iterator[Block]:

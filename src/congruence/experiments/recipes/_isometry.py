@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.experiments.recipes.claims import Estimate
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import fit_group
-from congruence.maps.nearness import Nearness, measure, protocol
-from congruence.result import Status, status_above
+from congruence.maps.nearness import HeldOut, measure, protocol
 from congruence.rows.engine import Rows
 from congruence.rows.sums import pair_sums, run_sums
 from congruence.stats.intervals import percentile_interval, rank_correlation
@@ -22,13 +21,24 @@ FEWEST = 4  # pairs
 SURE = 0.95  # share of draws in which a curve must fit better to be preferred
 
 
-def measure_nearness(x: Array, y: Array, *groups: str, seed: int) -> dict[str, Nearness]:
+@dataclass(frozen=True)
+class PairError:
+    """The distance of paired codes up to a group of maps, as `compare` gives it; shares of the target's diameter."""
+
+    mean: float  # in sample
+    sup: float  # in sample
+    held_out: HeldOut
+    null: float
+
+
+def measure_nearness(x: Array, y: Array, *groups: str, seed: int) -> dict[str, PairError]:
     """The nearness of paired codes up to some groups, as `compare` gives it, without its other measures."""
     plan = protocol(len(x), nulls=5, bootstrap=100, seed=seed)
     target = Rows(y)
     sums = pair_sums(run_sums(Rows(x), plan.folds), run_sums(target, plan.folds))
     fits = {group: lambda paired, fold, group=group: fit_group(paired, group) for group in groups}
-    return measure(sums, fits, rows_diameter(target).value, plan)[0]
+    near = measure(sums, fits, rows_diameter(target).value, plan)[0]
+    return {name: PairError(one.mean, one.sup, one.held_out, one.null) for name, one in near.items()}
 
 
 @dataclass(frozen=True)
@@ -42,9 +52,8 @@ class ErrorByConstant:
     root: tuple[float, float]
     line: tuple[float, float]
     root_better: float  # share of bootstrap draws in which the first has the smaller residual
-    rank: float  # rank correlation (Spearman)
-    rank_low: float
-    rank_high: float
+    gain: Estimate  # R2 of the first minus R2 of the second
+    rank: Estimate  # rank correlation (Spearman)
 
     @property
     def preferred(self) -> str:
@@ -52,17 +61,6 @@ class ErrorByConstant:
         if self.root_better >= SURE:
             return "root"
         return "line" if self.root_better <= 1 - SURE else "neither"
-
-    @property
-    def status(self) -> Status:
-        """Whether errors grow with constants, by the interval of the rank correlation."""
-        return status_above(self.rank_low, self.rank_high)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        curves = {name: dict(zip(("factor", "r2"), getattr(self, name), strict=True)) for name in ("root", "line")}
-        ranks = {name: getattr(self, name) for name in ("root_better", "rank", "rank_low", "rank_high")}
-        return curves | {"preferred": self.preferred} | ranks
 
 
 def root_term(constants: Float) -> Float:
@@ -93,16 +91,18 @@ def relate_errors(constants: Float, errors: Float, seed: int) -> ErrorByConstant
     All numbers are NaN with fewer than `FEWEST` pairs.
     """
     if len(errors) < FEWEST:
-        return ErrorByConstant((math.nan,) * 2, (math.nan,) * 2, *[math.nan] * 4)
+        nothing = Estimate(*[math.nan] * 3)
+        return ErrorByConstant((math.nan,) * 2, (math.nan,) * 2, math.nan, nothing, nothing)
     drawn = np.random.default_rng([seed, 29]).integers(len(errors), size=(DRAWS, len(errors)))
     c, e = constants[drawn], errors[drawn]  # (draws, pairs)
     (root, root_r2), (line, line_r2) = (
         fit_factor(term(constants)[None], errors[None]) for term in (root_term, line_term)
     )
+    gains = fit_factor(root_term(c), e)[1] - fit_factor(line_term(c), e)[1]
     return ErrorByConstant(
         (float(root[0]), float(root_r2[0])),
         (float(line[0]), float(line_r2[0])),
-        float((fit_factor(root_term(c), e)[1] > fit_factor(line_term(c), e)[1]).mean()),
-        float(rank_correlation(constants, errors)),
-        *percentile_interval(rank_correlation(c, e)),
+        float((gains > 0).mean()),
+        Estimate(float(root_r2[0] - line_r2[0]), *percentile_interval(gains)),
+        Estimate(float(rank_correlation(constants, errors)), *percentile_interval(rank_correlation(c, e))),
     )

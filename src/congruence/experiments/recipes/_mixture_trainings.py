@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from congruence.errors import CollapsedWarning
 from congruence.experiments.models.catalogue import build_model
 from congruence.experiments.models.reconstructions import apply_in_batches, mean_squared_error
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS
+from congruence.experiments.recipes.claims import Estimate
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.collapse import posterior_collapse
@@ -23,6 +25,7 @@ from congruence.formatting import UNDEFINED
 from congruence.mixture.agreement import PairSpread
 from congruence.parts import Arrays
 from congruence.rows.devices import full_precision, short_products
+from congruence.stats.intervals import t_interval
 
 MOST = 1000  # components of a prior that is stored
 
@@ -89,6 +92,36 @@ def active_numbers(runs: Sequence[Arrays]) -> dict[str, Any]:
     return {name: [run[name].tolist() for run in runs] for name in ("mse", "active", "states")}
 
 
-def mean_number(runs: Sequence[Arrays], name: str) -> float:
-    """The mean of such a number over runs."""
-    return float(np.mean([np.mean(run[name]) for run in runs]))
+def pair_values(numbers: Mapping[str, Any], what: str) -> list[float]:
+    """A distance or an MCC of every ordered pair of kept numbers, without undefined ones."""
+    values = [pair["mcc"].get(what, pair.get(what)) for pair in numbers["pairs"]]
+    return [float(value) for value in values if value is not None]
+
+
+def spread_of(values: Sequence[float]) -> PairSpread:
+    """Mean and standard deviation over ordered pairs."""
+    if not values:
+        return PairSpread(math.nan, math.nan, 0)
+    return PairSpread(float(np.mean(values)), float(np.std(values)), len(values))
+
+
+def over_trainings(numbers: Mapping[str, Any], value: Callable[[Mapping[str, Any]], float | None]) -> Estimate:
+    """The mean of a value of ordered pairs, with its jackknife interval over trainings; NaN ends below three.
+
+    Pairs share trainings, so each training is left out in turn with all its pairs (Tukey 1958).
+    """
+    names = [run["name"] for run in numbers["runs"]]
+    pairs = {(p["source"], p["target"]): v for p in numbers["pairs"] if (v := value(p)) is not None}
+    if not pairs:
+        return Estimate(*[math.nan] * 3)
+    mean, n = float(np.mean(list(pairs.values()))), len(names)
+    if n < 3:
+        return Estimate(mean, math.nan, math.nan)
+    without = [np.mean([v for ends, v in pairs.items() if name not in ends]) for name in names]
+    pseudo = n * mean - (n - 1) * np.array(without)
+    return Estimate(mean, *t_interval(pseudo))
+
+
+def mean_number(numbers: Mapping[str, Any], name: str) -> float:
+    """The mean of a number over runs."""
+    return float(np.mean(numbers[name]))

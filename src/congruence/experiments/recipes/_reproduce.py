@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,25 @@ from typing import Any
 from congruence.arrays import resolve_device
 from congruence.checks import check_choice, check_seed
 from congruence.errors import CongruenceWarning, InputError
-from congruence.experiments.recipes._files import FILES, RESULT, has_current_layout, read_json, read_result, write_files
+from congruence.experiments.recipes._files import (
+    FILES,
+    NUMBERS,
+    RESULT,
+    has_current_layout,
+    read_json,
+    read_result,
+    write_files,
+    write_numbers,
+)
 from congruence.experiments.recipes._options import ReproduceOptions
+from congruence.experiments.recipes.claims import SMOKE, not_judged
 from congruence.experiments.recipes.recipe import SCALES, Method, Recipe, RecipeJob, find_recipe
-from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, as_numbers
 from congruence.files import check_writable, system_reason, write_text
 from congruence.options import takes
 from congruence.parts import Parts
 from congruence.progress import Progress
-from congruence.result import json_text
+from congruence.result import Finding, json_text
 
 PARTS, OWNER = "parts", "settings.json"  # the folder of parts, and the file in it with the settings of the recipe
 HOME = Path("reproduced")  # the parent of result folders unless `out` is given
@@ -79,9 +89,54 @@ def reproduce(
     if announce is not None and hasattr(method, "plan"):
         announce(method.plan(parameters, device, parts))
     report_progress = progress or (lambda what, done, total: None)
-    result = method.run(RecipeJob(recipe, shown, options.seed, device, parameters, parts, report_progress))
+    job = RecipeJob(recipe, shown, options.seed, device, parameters, parts, report_progress)
+    if hasattr(method, "run"):
+        result: RecipeResult = method.run(job)
+        result = replace(result, findings=judged_at(options.scale, result.findings))
+    else:
+        numbers = as_numbers(method.compute(job))
+        (folder / RESULT).unlink(missing_ok=True)  # it would not be that of the new numbers
+        kept = write_numbers(folder, numbers, shown, job.drawn)
+        result = present(recipe, kept, tuple(job.drawn))
     write_files(result, folder)
     return replace(result, folder=folder)
+
+
+def present(recipe: Recipe, kept: Mapping[str, Any], drawn: tuple[RecipeFigure, ...]) -> RecipeResult:
+    """Make the result of the numbers that `write_numbers` kept, and of figures that were drawn while computing."""
+    settings, ours, method = kept["settings"], kept["ours"], recipe.method()
+    made = method.present(ours, settings)
+    return RecipeResult(
+        recipe=recipe,
+        headlines=(SMOKE,) if settings["scale"] == "smoke" else made.headlines,
+        findings=judged_at(settings["scale"], made.findings),
+        paper=made.paper,
+        ours=ours,
+        tables=made.tables,
+        figures=(*made.figures, *drawn),
+        notes=(*made.notes, *_provenance(kept, method)),
+        terms=made.terms,
+        settings=settings,
+        numbers_file=NUMBERS,
+    )
+
+
+def judged_at(scale: str, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings of a scale; nothing is judged at the smoke scale."""
+    return tuple(map(not_judged, findings)) if scale == "smoke" else findings
+
+
+def _provenance(kept: Mapping[str, Any], method: Method) -> Iterator[str]:
+    """Say which numbers are older than their judgement, and which figures are not made of the kept numbers."""
+    settings, version = kept["settings"], kept["versions"].get("congruence")
+    if version is None or settings["edition"] != method.EDITION:
+        yield (
+            f"Old numbers, new judgement: the numbers were measured by edition {settings['edition']} of this recipe "
+            f"(its edition is {method.EDITION} now) on {settings['device']}, and are unchanged. Claims, tables and "
+            "figures were made again from them, by the rules shown."
+        )
+    if kept["drawn"]:
+        yield f"Drawn during the computation, from numbers that were not kept: {', '.join(kept['drawn'])}."
 
 
 def _parameters(method: Method, name: str, scale: str, data: str | None) -> dict[str, Any]:

@@ -16,23 +16,22 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.document import Table, share
 from congruence.experiments.data.digits import digits
-from congruence.experiments.recipes._isometry import ErrorByConstant, measure_nearness, relate_errors
+from congruence.experiments.recipes._isometry import PairError, measure_nearness, relate_errors
+from congruence.experiments.recipes.claims import ANY_CHANGE, NELSON, Claim, Rule, difference
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
+    Presentation,
     RecipeFigure,
-    RecipeResult,
-    as_numbers,
     draw_figure,
-    interval_or_none,
+    from_numbers,
     number_table,
     with_interval,
 )
 from congruence.experiments.training.small_autoencoders import KINDS, train_regularised
 from congruence.formatting import number, percent
-from congruence.maps.nearness import Nearness
 from congruence.report.figures.scales import error_axis, plain_decades
 from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE
-from congruence.result import Finding, status_above
+from congruence.result import Finding
 
 EDITION = 1
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
@@ -47,6 +46,22 @@ WORDS = {"none": "no regulariser", "weight decay": "weight decay", "spectral nor
 WORDS |= {"residual": "residual layers (ReZero)", "isometry penalty": "an isometry penalty"}
 MARKS = {"none": (INK, "o"), "weight decay": (SOURCE, "D"), "spectral norm": (HEAT, "s")}
 MARKS |= {"residual": (LINEAR, "v"), "isometry penalty": (HELD_OUT, "^")}
+CLOSER = Claim(
+    "{kind}-is-nearer-to-isometry",
+    "With {words}, the decoder is closer to an isometry.",
+    f"{NELSON}, appendix A.4",
+    (Rule("mean condition number without a regulariser minus that with it, over runs", low=0.0),),
+    ANY_CHANGE,
+    post_hoc=True,
+)
+GROWS = Claim(
+    "error-grows-with-condition",
+    "The closer decoders are to isometries, the more similar are two trainings.",
+    f"{NELSON}, Theorem 1",
+    (Rule("rank correlation of condition number and error over pairs", low=0.0),),
+    ANY_CHANGE,
+)
+CLAIMS = (CLOSER, GROWS)
 PAPER = {
     "weight decay": "shown theoretically and empirically to optimise for dynamical isometry",
     "spectral norm": "optimises for it directly",
@@ -63,9 +78,7 @@ NOTES = (
     "The distance of a decoder to an isometry is measured by the condition number of its Jacobian at a code, as the "
     "median over images not used for training: one scale for all lengths does not count. Codes are therefore compared "
     "up to a rigid motion and one scale.",
-    "A decoder counts as closer to an isometry if the worst run is better than the mean without a regulariser, and as "
-    "not closer if the best run is worse; otherwise the claim is ambiguous. "
-    f"Runs that leave more than {percent(TRAINED)} of the variance unexplained are not judged. Both limits were set "
+    f"Runs that leave more than {percent(TRAINED)} of the variance unexplained are not judged; this limit was set "
     "after first trials.",
 )
 TERMS = (
@@ -87,7 +100,7 @@ class RegulariserRuns:
 
     condition: tuple[float, ...]  # of each run
     unexplained: tuple[float, ...]
-    pairs: tuple[Nearness, ...]  # up to a similarity
+    pairs: tuple[PairError, ...]  # up to a similarity
 
     @property
     def trained(self) -> bool:
@@ -105,26 +118,20 @@ class RegulariserRuns:
         return [max(pair) for pair in combinations(self.condition, 2)]
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Train with every regulariser, measure and judge."""
+def compute(job: RecipeJob) -> dict[str, Any]:
+    """Train with every regulariser and measure."""
     x, _ = digits()
     order = np.random.default_rng([job.seed, 3]).permutation(len(x))
     rows = job.parameters["rows"]
     train, test = x[order[:rows]], x[order[rows : rows + job.parameters["test_rows"]]]
-    kinds = {kind: _train_kind(job, place, train, test) for place, kind in enumerate(KINDS)}
-    findings, relation = judge(kinds, job.seed)
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
-        headlines=headline(kinds),
-        paper=PAPER,
-        ours={"kinds": as_numbers(kinds), "relation": relation.to_dict()},
-        findings=findings,
-        tables=(make_table(kinds),),
-        figures=(draw_errors(kinds),),
-        notes=NOTES,
-        terms=TERMS,
-    )
+    return {"kinds": {kind: _train_kind(job, place, train, test) for place, kind in enumerate(KINDS)}}
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge every regulariser."""
+    kinds = from_numbers(Mapping[str, RegulariserRuns], ours["kinds"])
+    findings = judge(kinds, settings["seed"])
+    return Presentation(headline(kinds), findings, PAPER, (make_table(kinds),), (draw_errors(kinds),), NOTES, TERMS)
 
 
 def _train_kind(job: RecipeJob, place: int, train: Array, test: Array) -> RegulariserRuns:
@@ -163,22 +170,17 @@ def headline(kinds: Mapping[str, RegulariserRuns]) -> tuple[str, ...]:
     )
 
 
-def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[tuple[Finding, ...], ErrorByConstant]:
+def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[Finding, ...]:
     """Judge each regulariser against none, and whether errors grow with condition numbers.
 
     Decoders that do not reconstruct well are not judged: they may be isometries of nothing.
     """
     plain, trained = kinds["none"], [runs for runs in kinds.values() if runs.trained]
     findings = [
-        Finding(
-            f"{kind.replace(' ', '-')}-is-nearer-to-isometry",
-            f"With {WORDS[kind]}, the decoder is closer to an isometry.",
-            # Below the mean without a regulariser: above, with the signs changed.
-            status_above(-max(runs.condition), -min(runs.condition), -_mean(plain.condition))
-            if runs.trained and plain.trained
-            else "unknown",
-            number=_mean(runs.condition),
-            interval=(min(runs.condition), max(runs.condition)),
+        CLOSER.about(kind=kind.replace(" ", "-"), words=WORDS[kind]).judge(
+            difference(plain.condition, runs.condition),
+            null=0.0,
+            unless="" if runs.trained and plain.trained else "Not judged: some runs do not reconstruct.",
             evidence=f"Median condition number of the Jacobian {_range(runs.condition)} over runs, and "
             f"{_range(plain.condition)} without a regulariser. Unexplained variance "
             f"{percent(_mean(runs.unexplained))}, and {percent(_mean(plain.unexplained))} without.",
@@ -192,18 +194,14 @@ def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[tuple[Findin
         seed,
     )
     errors = ", ".join(f"{kind} {percent(_mean(runs.errors))}" for kind, runs in kinds.items())
-    finding = Finding(
-        "error-grows-with-condition",
-        "The closer decoders are to isometries, the more similar are two trainings (Theorem 1).",
-        relation.status if len(trained) > 2 else "unknown",
-        number=relation.rank,
-        interval=interval_or_none(relation.rank_low, relation.rank_high),
+    finding = GROWS.judge(
+        relation.rank,
         null=0.0,
+        unless="" if len(trained) > 2 else "Not judged: fewer than three kinds reconstruct.",
         evidence=f"Rank correlation of condition number and error over the pairs of {len(trained)} of {len(kinds)} "
-        f"kinds, those that reconstruct: {with_interval(relation.rank, relation.rank_low, relation.rank_high)}. "
-        f"Errors: {errors} of the diameter.",
+        f"kinds, those that reconstruct: {relation.rank}. Errors: {errors} of the diameter.",
     )
-    return (*findings, finding), relation
+    return (*findings, finding)
 
 
 def make_table(kinds: Mapping[str, RegulariserRuns]) -> Table:

@@ -15,13 +15,16 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing
 from congruence.document import Cell, Column, Table
+from congruence.experiments.recipes.claims import OURS as OUR_QUESTION
+from congruence.experiments.recipes.claims import Claim, Rule
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
+    Presentation,
     RecipeFigure,
-    RecipeResult,
+    as_numbers,
     draw_figure,
+    from_numbers,
     number_table,
-    status_of,
 )
 from congruence.metrics import METRICS, evaluate
 from congruence.metrics._registry import SCORES
@@ -46,6 +49,32 @@ OF_CONTENT = {"infoe", "explicitness", "dci_informativeness", "mcc_weak", "r2_li
 OF_CONTENT |= {"structural_rigid", "structural_similarity", "structural_linear"}
 OURS = {"own_codes": "Own codes", "infom_corrected": "InfoM, corrected", "infoc_corrected": "InfoC, corrected"}
 
+FOLLOW, ERR, MISLEAD = CLAIMS = (
+    Claim(
+        "own-codes-follow-the-truth",
+        "The share of factors with a code of their own separates right from wrong encoders in every cell.",
+        OUR_QUESTION,
+        (Rule("cells in which it errs", high=0.0),),
+        "none may err",
+        post_hoc=True,
+    ),
+    Claim(
+        "published-scores-err",
+        "Every published score of single codes takes a right encoder for a wrong one, or the reverse, somewhere.",
+        "after Joshi et al. 2026",
+        (Rule("published scores of single codes that err in no cell", high=0.0),),
+        "all must err somewhere; two encoders were added after a first run",
+        post_hoc=True,
+    ),
+    Claim(
+        "correlated-factors-mislead",
+        "Some scores err for correlated factors more often than for independent ones.",
+        "after Joshi et al. 2026",
+        (Rule("published scores that err more often for correlated factors", low=1.0),),
+        "one suffices",
+        post_hoc=True,
+    ),
+)
 PAPER = {
     "validity": "MCC, R² and DCI are valid only under conditions on the generator of the data and on the encoder "
     "(Joshi et al. 2026)"
@@ -187,34 +216,17 @@ def measure_grid(job: RecipeJob) -> Grid:
     return Grid(scores, np.where(missing, 0.0, values))
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Score the grid and say where each metric errs."""
+def compute(job: RecipeJob) -> dict[str, Any]:
+    """Score the grid."""
     grid = measure_grid(job)
-    findings = judge(grid)
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
-        headlines=headline(grid),
-        paper=PAPER,
-        ours={
-            "generators": [f"{law}, {kind}" for law, kind in GENERATORS],
-            "encoders": list(ENCODERS),
-            "scores": list(grid.scores),
-            "values": as_lists(grid.values),
-            "rescaled": as_lists(grid.rescaled),
-            "errors": as_lists(grid.errors),
-        },
-        findings=findings,
-        tables=make_tables(grid),
-        figures=(draw_grid(grid),),
-        notes=NOTES,
-        terms=TERMS,
-    )
+    generators = [f"{law}, {kind}" for law, kind in GENERATORS]
+    return {**as_numbers(grid), "generators": generators, "encoders": list(ENCODERS)}
 
 
-def as_lists(values: Float) -> Any:
-    """Nested lists with None for NaN."""
-    return [as_lists(part) for part in values] if values.ndim else None if math.isnan(values) else float(values)
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Say where each metric errs."""
+    grid = from_numbers(Grid, ours)
+    return Presentation(headline(grid), judge(grid), PAPER, make_tables(grid), (draw_grid(grid),), NOTES, TERMS)
 
 
 def name_of(score: str) -> str:
@@ -239,26 +251,14 @@ def judge(grid: Grid) -> tuple[Finding, ...]:
     ]
     cells = len(GENERATORS) * len(ENCODERS)
     return (
-        Finding(
-            "own-codes-follow-the-truth",
-            "The share of factors with a code of their own separates right from wrong encoders in every cell.",
-            status_of(wrong_own == 0),
-            number=float(wrong_own),
-            evidence=f"It errs in {wrong_own} of {cells} cells.",
-        ),
-        Finding(
-            "published-scores-err",
-            "Every published score of single codes takes a right encoder for a wrong one, or the reverse, somewhere.",
-            status_of(not always),
-            number=float(len(axes) - len(always)),
+        FOLLOW.judge(float(wrong_own), evidence=f"It errs in {wrong_own} of {cells} cells."),
+        ERR.judge(
+            float(len(always)) if axes else math.nan,
             evidence=f"{len(axes) - len(always)} of {len(axes)} such scores err in some cell."
             + (f" In no cell: {listing(always, 12)}." if always else ""),
         ),
-        Finding(
-            "correlated-factors-mislead",
-            "Some scores err for correlated factors more often than for independent ones.",
-            status_of(bool(moved)),
-            number=float(len(moved)),
+        MISLEAD.judge(
+            float(len(moved)) if published else math.nan,
             evidence=f"{len(moved)} scores do: {listing(moved, 20)}." if moved else "None does.",
         ),
     )

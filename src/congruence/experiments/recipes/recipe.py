@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -12,7 +12,8 @@ from congruence.errors import InputError
 from congruence.progress import Progress
 
 if TYPE_CHECKING:
-    from congruence.experiments.recipes.result import RecipeResult
+    from congruence.experiments.recipes.claims import Claim
+    from congruence.experiments.recipes.result import Presentation, RecipeFigure
     from congruence.parts import Parts
 
 SCALES = {
@@ -34,22 +35,31 @@ class RecipeJob:
     parameters: Mapping[str, Any]  # those of the scale
     parts: Parts
     progress: Progress
+    drawn: list[RecipeFigure] = field(default_factory=list)  # figures of what is too large to keep as numbers
 
 
 class Method(Protocol):
-    """The module of a recipe: the parameters of each scale, an edition, and the function that runs it.
+    """The module of a recipe: the parameters of each scale, an edition, its claims, and two functions.
+
+    `compute` trains and measures; `present` makes sentences, findings, tables and figures of nothing but the numbers
+    that `compute` returned and the settings, so that they can be made again without training.
 
     `EDITION` grows whenever the same settings would give other numbers, so that old parts are not reused. A recipe
     that works with several data sets lists them in `DATA`, and the one of a scale is its parameter "data"; if it takes
     several at once ("rooms,sprites"), it has `SEVERAL = True`. An optional function `plan(parameters, device, parts)`
-    returns a sentence about what will be computed and how long that takes.
+    returns a sentence about what will be computed and how long that takes. A recipe that cannot be presented again has
+    a function `run(job)` that returns its `RecipeResult`.
     """
 
     EDITION: int
     PARAMETERS: Mapping[str, Mapping[str, Any]]  # by scale; all that JSON can hold
+    CLAIMS: tuple[Claim, ...]
 
-    def run(self, job: RecipeJob) -> RecipeResult:
-        """Run the experiment."""
+    def compute(self, job: RecipeJob) -> Mapping[str, Any]:
+        """Return all numbers of the experiment, as plain data or what `as_numbers` turns into it."""
+
+    def present(self, ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+        """Judge the claims, and make the tables and figures."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypedDict, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from congruence.document import Cell, Column, Table, as_cell
+from congruence.experiments.recipes.claims import Judgement
 from congruence.formatting import number
-from congruence.result import Finding, Result, Status
+from congruence.result import Finding, Result
 
 if TYPE_CHECKING:
     from congruence.document import Document
@@ -47,18 +49,45 @@ class TableNumbers(TypedDict):
     note: str
 
 
+class ClaimNumbers(TypedDict):
+    """How a claim is judged: its source, its rule, where the limits come from, and when the rule was written."""
+
+    name: str
+    source: str
+    rule: str
+    margin: str
+    post_hoc: bool
+
+
 class RecipeNumbers(TypedDict):
-    """The numbers of a recipe in JSON: those of the paper, ours, and the tables that compare them."""
+    """The numbers of a recipe in JSON: those of the paper, ours, and the tables that compare them.
+
+    In a result folder `ours` is {"file": name}: the numbers are in a compressed file next to result.json.
+    """
 
     recipe: str
     source: str
     question: str
     headlines: list[str]
+    claims: list[ClaimNumbers]
     paper: dict[str, Any]
     ours: dict[str, Any]
     tables: list[TableNumbers]
     figures: list[dict[str, str]]
     terms: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """What a recipe makes of its numbers; the same fields as in `RecipeResult`."""
+
+    headlines: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    paper: Mapping[str, Any]
+    tables: tuple[Table, ...]
+    figures: tuple[RecipeFigure, ...]
+    notes: tuple[str, ...] = ()
+    terms: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,6 +108,7 @@ class RecipeResult(Result):
     notes: tuple[str, ...] = ()  # choices of ours that the paper does not state, and what was left out
     terms: tuple[tuple[str, str], ...] = ()  # words of the tables and figures, with their meaning
     settings: Mapping[str, Any] = field(default_factory=dict)
+    numbers_file: str = ""  # that holds `ours`, if they are not in result.json
     folder: Path | None = None
     reused: bool = False
 
@@ -94,8 +124,9 @@ class RecipeResult(Result):
             "source": self.recipe.source,
             "question": self.recipe.question,
             "headlines": list(self.headlines),
+            "claims": [_claim_numbers(one) for one in self.findings if isinstance(one, Judgement)],
             "paper": dict(self.paper),
-            "ours": dict(self.ours),
+            "ours": {"file": self.numbers_file} if self.numbers_file else dict(self.ours),
             "tables": [_table_numbers(table) for table in self.tables],
             "figures": [{"file": f"{figure.name}.svg", "caption": figure.caption} for figure in self.figures],
             "terms": dict(self.terms),
@@ -115,6 +146,7 @@ class RecipeResult(Result):
                 "null": finding.null,
                 "claim": finding.claim,
                 "evidence": finding.evidence,
+                **{name: getattr(finding, name, "") for name in ("source", "rule", "margin", "post_hoc")},
             }
 
     def document(self) -> Document:
@@ -122,16 +154,6 @@ class RecipeResult(Result):
         from congruence.experiments.recipes._document import describe
 
         return describe(self)
-
-
-def status_of(holds: bool | None) -> Status:
-    """Turn a decision into a status; None is "unknown": the numbers cannot decide."""
-    return "unknown" if holds is None else "holds" if holds else "fails"
-
-
-def interval_or_none(low: float, high: float) -> tuple[float, float] | None:
-    """An interval for a finding; None where it is undefined."""
-    return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))
 
 
 def with_interval(value: float, low: float, high: float) -> str:
@@ -158,6 +180,28 @@ def as_numbers(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
+def from_numbers(kind: Any, data: Any) -> Any:
+    """The value of an annotated type, such as a dataclass or tuple[Float, ...], that `as_numbers` turned into `data`.
+
+    Keys that are no field are left out, and null is NaN where a number is expected.
+    """
+    if get_origin(kind) is UnionType:  # with None
+        return None if data is None else from_numbers(get_args(kind)[0], data)
+    origin, inner = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        fields = [one.name for one in dataclasses.fields(kind) if one.name in data]
+        return kind(**{name: from_numbers(hints[name], data[name]) for name in fields})  # type: ignore[operator]
+    if origin is tuple:
+        kinds = [inner[0]] * len(data) if inner[-1] is Ellipsis else inner
+        return tuple(from_numbers(one, value) for one, value in zip(kinds, data, strict=True))
+    if origin is not None and isinstance(data, dict):
+        return {key: from_numbers(inner[1], value) for key, value in data.items()}
+    if origin is np.ndarray:
+        return np.array(data, dtype=float)
+    return math.nan if kind is float and data is None else data
+
+
 def number_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> Table:
     """A table of results. The first column names the rows; a second column of words is aligned as text, too.
 
@@ -179,6 +223,16 @@ def draw_figure(
     from congruence.report.figures.svg import Drawing
 
     return RecipeFigure(name, caption, Drawing(paint, size, key=name, label=label))
+
+
+def _claim_numbers(one: Judgement) -> ClaimNumbers:
+    return {
+        "name": one.name,
+        "source": one.source,
+        "rule": one.rule,
+        "margin": one.margin,
+        "post_hoc": one.post_hoc,
+    }
 
 
 def _table_numbers(table: Table) -> TableNumbers:

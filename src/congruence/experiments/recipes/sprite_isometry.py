@@ -20,14 +20,15 @@ from congruence.experiments.data.sprite_decoders import (
     sprite_metric,
     sprite_metric_by_quadrature,
 )
+from congruence.experiments.recipes.claims import NELSON, Claim, Rule
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
+    Presentation,
     RecipeFigure,
-    RecipeResult,
     draw_figure,
+    from_numbers,
     headline_if_all_hold,
     number_table,
-    status_of,
 )
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
@@ -46,6 +47,40 @@ SAME = 1e-8  # numbers that differ by less, relative, are the same
 NEARLY = 0.01  # the limit of sharp edges counts as reached
 RANGES = ((0.1, 0.2), (0.1, 0.4), (0.2, 0.25))  # half-sides
 
+_EXACT = "rounding errors of quadrature"
+CLAIMS = (
+    Claim(
+        "moving-is-an-isometry",
+        "Moving a square of fixed size is a scaled isometry: the image changes at the same speed everywhere.",
+        f"{NELSON}, section 3.3.1",
+        (Rule("relative variation of the squared speed over positions", high=SAME),),
+        _EXACT,
+    ),
+    Claim(
+        "moving-and-growing-are-orthogonal",
+        "Moving and growing are orthogonal: the contributions of the left and right edge to their product cancel.",
+        f"{NELSON}, appendix A.6",
+        (Rule("|g_pr| / √(g_pp g_rr)", high=SAME),),
+        _EXACT,
+    ),
+    Claim(
+        "map-is-conformal",
+        "In the coordinates (p, √2 r) the map to images is conformal, as edges become sharp.",
+        f"{NELSON}, appendix A.6",
+        (
+            Rule("relative difference of the two stretches for the sharpest edges", high=NEARLY),
+            Rule("largest change of this difference from one smoothing to a sharper one", high=0.0),
+        ),
+        "1 % counts as the limit of sharp edges",
+    ),
+    Claim(
+        "map-is-bilipschitz",
+        "On a compact range of sizes the map is bi-Lipschitz, with a constant that depends on the range alone.",
+        f"{NELSON}, appendix A.6",
+        (Rule("relative distance of the constant of smoothed squares to (b/a)^¼, largest over ranges", high=NEARLY),),
+        "1 % counts as the limit of sharp edges",
+    ),
+)
 PAPER = {
     "moving": "the norm of the derivative is constant when the size is fixed, so moving is a (scaled) isometry",
     "speed": "2 r, by public notes on the paper; the formula was not in the text we had",
@@ -98,31 +133,18 @@ class SquareMetrics:
         return float(np.mean([metric.speed / math.sqrt(metric.half_side) for metric in self.metrics[-1]]))
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Measure squares and judge the claims of the paper."""
+def compute(job: RecipeJob) -> SquareMetrics:
+    """Measure squares."""
     sizes, sigmas, positions = (job.parameters[name] for name in ("sizes", "sigmas", "positions"))
-    squares = measure_squares(sizes, sigmas, positions, job.progress)
+    return measure_squares(sizes, sigmas, positions, job.progress)
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge the claims of the paper."""
+    squares = from_numbers(SquareMetrics, ours)
     findings = judge(squares)
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
-        headlines=headline(squares, findings),
-        paper=PAPER,
-        ours={
-            "metrics": [[metric.to_dict() for metric in row] for row in squares.metrics],
-            "drift": squares.drift,
-            "closed_gap": squares.closed_gap,
-            "mixed": squares.mixed,
-            "anisotropy": squares.anisotropy.tolist(),
-            "speed_exponent": squares.exponent,
-            "speed_factor": squares.factor,
-            "constants": [sprite_constant(a, b).to_dict() for a, b in RANGES],
-        },
-        findings=findings,
-        tables=make_tables(squares),
-        figures=(draw_squares(squares),),
-        notes=NOTES,
-        terms=TERMS,
+    return Presentation(
+        headline(squares, findings), findings, PAPER, make_tables(squares), (draw_squares(squares),), NOTES, TERMS
     )
 
 
@@ -147,39 +169,24 @@ def judge(squares: SquareMetrics) -> tuple[Finding, ...]:
     """Judge the claims, which the paper makes in words."""
     sharp = f"s = {squares.sigmas[-1]:g}"
     last = float(squares.anisotropy[-1])
-    falling = bool((np.diff(squares.anisotropy) < 0).all())
     checks = [(sprite_constant(a, b), sprite_constant(a, b, float(squares.sigmas[-1]))) for a, b in RANGES]
     gap = max(abs(smooth.rescaled / exact.rescaled - 1) for exact, smooth in checks)
-    middle = checks[1][0]
+    middle, (isometry, orthogonal, conformal, lipschitz) = checks[1][0], CLAIMS
     return (
-        Finding(
-            "moving-is-an-isometry",
-            "Moving a square of fixed size is a scaled isometry: the image changes at the same speed everywhere.",
-            status_of(squares.drift < SAME),
-            number=squares.drift,
+        isometry.judge(
+            squares.drift,
             evidence=f"Over positions from −0.8 to 0.8 the squared speed varies by {number(squares.drift, 2)} of its "
             f"mean. Closed form and quadrature differ by at most {number(squares.closed_gap, 2)}.",
         ),
-        Finding(
-            "moving-and-growing-are-orthogonal",
-            "Moving and growing are orthogonal: the contributions of the left and right edge to their product cancel.",
-            status_of(squares.mixed < SAME),
-            number=squares.mixed,
-            evidence=f"|g_pr| is at most {number(squares.mixed, 2)} of √(g_pp g_rr).",
-        ),
-        Finding(
-            "map-is-conformal",
-            "In the coordinates (p, √2 r) the map to images is conformal, as edges become sharp.",
-            status_of(falling and last < NEARLY),
-            number=last,
+        orthogonal.judge(squares.mixed, evidence=f"|g_pr| is at most {number(squares.mixed, 2)} of √(g_pp g_rr)."),
+        conformal.judge(
+            last,
+            float(np.diff(squares.anisotropy).max()),
             evidence=f"The two stretches differ by {number(100 * squares.anisotropy[0])} % with s = "
             f"{squares.sigmas[0]:g} and by {number(100 * last)} % with {sharp}.",
         ),
-        Finding(
-            "map-is-bilipschitz",
-            "On a compact range of sizes the map is bi-Lipschitz, with a constant that depends on the range alone.",
-            status_of(math.isfinite(middle.raw) and gap < NEARLY),
-            number=middle.rescaled,
+        lipschitz.judge(
+            gap,
             evidence=f"For r from {middle.smallest:g} to {middle.largest:g} it is {number(middle.raw, 5)} in units of "
             f"√C and {number(middle.rescaled, 5)} after the best rescaling, which is (b/a)^¼. Squares with {sharp} are "
             f"within {number(100 * gap)} % of that.",

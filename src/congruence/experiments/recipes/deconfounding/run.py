@@ -13,17 +13,16 @@ from typing import Any
 from congruence.experiments.data.screen import SHARE, simulate_screen
 from congruence.experiments.recipes.deconfounding import claims
 from congruence.experiments.recipes.deconfounding.screen import (
-    CONDITIONS,
     PrefixedParts,
     ScreenScores,
-    estimate_difference,
     score_screen,
 )
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.parts import Parts
 
 EDITION = 1
+CLAIMS = claims.CLAIMS
 DIALS = [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5]
 FEWER = [0.0, 0.1, 0.2, 0.4, 0.8, 1.5]
 # Settings that a part does not depend on: the dials of other parts, the number of guides in the tables, and (but for
@@ -56,29 +55,22 @@ class DialExperiment:
         """The screen of the curve that has the dial of the tables."""
         return next(one for one in self.curve if one.dial == self.table.dial)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        curve = []
-        for one in self.curve:
-            gains = {name: estimate_difference(one.gain("ica", name)) for name in CONDITIONS if name != "ica"}
-            listed = {f"ica over {name}": [gain.mean, gain.low, gain.high] for name, gain in gains.items()}
-            curve.append(one.to_dict() | {"gains": listed})
-        return {"table": self.table.to_dict(), "shares": list(self.shares), "curve": curve}
 
-
-def run(job: RecipeJob) -> RecipeResult:
-    """Simulate screens along the dial, score them, and judge the paper's claims."""
+def compute(job: RecipeJob) -> DialExperiment:
+    """Simulate screens along the dial and score them."""
     near, dials = job.parameters["dial"], sorted(job.parameters["dials"])
     shares, guides, rotations = tuple(job.parameters["shares"]), job.parameters["guides"], job.parameters["rotations"]
     curve = tuple(_score(job, dial, 1, shares if dial == near else (), 1) for dial in dials)
     table = curve[dials.index(near)] if guides == rotations == 1 else _score(job, near, guides, (), rotations)
-    experiment = DialExperiment(table, curve, shares)
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
+    return DialExperiment(table, curve, shares)
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge the paper's claims."""
+    experiment = from_numbers(DialExperiment, ours)
+    return Presentation(
         headlines=claims.headline(experiment),
         paper=claims.PAPER,
-        ours=experiment.to_dict(),
         findings=claims.judge(experiment),
         tables=claims.make_tables(experiment),
         figures=(claims.draw_dial(experiment), claims.draw_genes(experiment)),

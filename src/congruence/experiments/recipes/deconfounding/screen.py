@@ -15,34 +15,22 @@ from congruence.batches.conditions import condition_named
 from congruence.batches.deconfounding import Score
 from congruence.experiments.data.screen import CONTROL, SimulatedScreen
 from congruence.experiments.processes import available_cores
+from congruence.experiments.recipes.claims import Estimate
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import as_numbers
 from congruence.parts import Arrays, Parts
-from congruence.result import Status, status_above
 from congruence.stats.intervals import t_interval
 from congruence.stats.matching import match
 
 CONDITIONS = ("base", "whitened", "ica", "rotated")
 UNUSED = "not used"  # rows that whitening and components are fitted on, but no tree
-BY_CONDITION = ("auroc", "sparsity", "top", "rest", "match", "taint")
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Estimate):
     """A mean difference with its 95 % interval; the ends are NaN below three values."""
 
-    mean: float
-    low: float
-    high: float
-
     def __str__(self) -> str:
-        mean, low, high = (f"{value:+.3f}".replace("-", "−") for value in (self.mean, self.low, self.high))
+        mean, low, high = (f"{value:+.3f}".replace("-", "−") for value in self)
         return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
-
-    @property
-    def status(self) -> Status:
-        """Whether the difference is positive."""
-        return status_above(self.low, self.high)
 
 
 def estimate_difference(values: Float, *, folds: bool = True) -> Difference:
@@ -60,7 +48,7 @@ class ScreenScores:
 
     dial: float
     bound: float  # of the mixing's bi-Lipschitz constant
-    constants: Float  # (m,) at some rows
+    constant: Mapping[str, float]  # "median" and "max" over some rows
     guides: tuple[str, ...]  # E of them
     auroc: Mapping[str, Float]  # (E, F) by guide and fold
     sparsity: Mapping[str, Float]  # (E, F)
@@ -81,12 +69,6 @@ class ScreenScores:
     def gain(self, condition: str, reference: str) -> Float:
         """The AUROC of one condition minus that of another, in each fold, (F,)."""
         return self.by_fold(self.auroc[condition] - self.auroc[reference])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        constant = {"median": float(np.median(self.constants)), "max": float(self.constants.max())}
-        scalars = {"dial": self.dial, "bound": self.bound, "constant": constant, "guides": list(self.guides)}
-        return scalars | {name: as_numbers(getattr(self, name)) for name in BY_CONDITION}
 
 
 def _gene(guide: str) -> str:
@@ -168,10 +150,11 @@ def score_screen(
         ]
         return {name: np.array([one[name] for one in values]) for name in CONDITIONS}
 
+    constants = screen.mixing.constants(screen.factors)
     return ScreenScores(
         dial=dial,
         bound=screen.mixing.bound,
-        constants=screen.mixing.constants(screen.factors),
+        constant={"median": float(np.median(constants)), "max": float(constants.max())},
         guides=tuple(guide for one in result.targets for guide in one.guides),
         auroc=by_condition(lambda score: score.auroc),
         sparsity=by_condition(lambda score: score.sparsity),

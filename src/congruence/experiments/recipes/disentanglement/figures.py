@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ APART = 2  # pixels between pictures
 
 def draw_figures(result: DisentanglementScores) -> tuple[RecipeFigure, ...]:
     """All figures of one data set."""
-    return (draw_argument(result), draw_table(result), draw_information(result), draw_traversals(result))
+    return (draw_argument(result), draw_table(result), *(() if result.nmi is None else (draw_information(result),)))
 
 
 def draw_argument(result: DisentanglementScores) -> RecipeFigure:
@@ -111,6 +112,7 @@ def draw_table(result: DisentanglementScores) -> RecipeFigure:
 
 def draw_information(result: DisentanglementScores) -> RecipeFigure:
     """Heat maps of the information of codes about factors, before and after ICA, side by side."""
+    assert result.nmi is not None
     matrices = [np.asarray(result.nmi[when]) for when in ("before", "after")]
     pair = [matrix[:, matched_order(matrix)] for matrix in matrices]
     top = max(1e-9, *(float(one.max()) for one in pair))
@@ -154,14 +156,16 @@ def _paint_heat(axes: Any, strengths: Float) -> None:
         axes.spines[side].set_color(GRID)
 
 
-def draw_traversals(result: DisentanglementScores) -> RecipeFigure:
+def draw_traversals(
+    data: str, factors: Sequence[str], nmi: Mapping[str, Float], pictures: Mapping[str, Array]
+) -> RecipeFigure:
     """Pictures with one latent changed, before ICA on the left and after it on the right."""
     sheets = []
     for when in ("before", "after"):
-        shares = np.asarray(result.nmi[when])
-        order = matched_order(shares)[: 2 * len(result.factors)]
-        names = [result.factors[int(shares[:, j].argmax())] for j in order]
-        sheets.append((sheet(np.asarray(result.pictures[when])[order]), names))
+        shares = np.asarray(nmi[when])
+        order = matched_order(shares)[: 2 * len(factors)]
+        names = [factors[int(shares[:, j].argmax())] for j in order]
+        sheets.append((sheet(np.asarray(pictures[when])[order]), names))
     rows, height = len(sheets[0][1]), sheets[0][0].shape[0]
 
     def paint(figure: Any) -> None:
@@ -177,11 +181,11 @@ def draw_traversals(result: DisentanglementScores) -> RecipeFigure:
             axes.set_title(title, loc="left")
 
     return draw_figure(
-        f"traversals-{result.data}",
+        f"traversals-{data}",
         paint,
         (900, 60 + 44 * rows),
-        f"Images of {result.data} with one latent changed, before and after ICA",
-        f"One image of {result.data} with one latent changed (left) and with one independent component changed "
+        f"Images of {data} with one latent changed, before and after ICA",
+        f"One image of {data} with one latent changed (left) and with one independent component changed "
         "(right), from the 5 % to the 95 % quantile of its values; the first seed of the chosen autoencoder. Each "
         "row is labelled by the factor it has most information about. A code that is a factor changes one thing only.",
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array
+from congruence.arrays import Float
 from congruence.experiments.data.registry import find_image_set
 from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes._snapshots import clear_parts
@@ -28,6 +28,8 @@ from congruence.experiments.recipes.disentanglement.scores import (
     choose_by_isometry,
     information_matrix,
     make_candidates,
+    read_candidate,
+    read_row,
     score_agreement,
     score_chosen,
     score_readouts,
@@ -35,15 +37,18 @@ from congruence.experiments.recipes.disentanglement.scores import (
 )
 from congruence.experiments.recipes.disentanglement.trainings import ImageStudy, load_snapshots
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes.result import Presentation, as_numbers, from_numbers
 from congruence.parts import Parts
 
-EDITION = 1
+EDITION = 2
+CLAIMS = claims.CLAIMS
 DATA = ("rooms", "sprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d")
 SEVERAL = True  # data sets may be given together, as in "rooms,sprites"
 LABELS = {"vae": "β-VAE", "tcvae": "β-TCVAE", "bioae": "BioAE", "vqvae": "VQ-VAE", "qlae": "QLAE"}
 ON_A_GPU = 3  # trainings at a time: one compiles while others train
 ICA_ROWS = {"AE": "raw", "AE + ICA": "ica", "AE + ICA, not centred": "asis", "AE + ICA, whitened": "white"}
+ROUNDED = "AE + ICA, ten values"  # the codes of AE + ICA, rounded as coarsely as those of QLAE
+MODELS = {"VQ-VAE": "vqvae", "VQ-VAE with weight decay": "vqvae", "QLAE": "qlae"}
 BY_AGREEMENT, BY_ISOMETRY = "agreement of seeds after ICA", "smallest isometry defect"
 
 # `rows` images (None: all) of `side` pixels if they are drawn here; `looks` snapshots of each training, evenly spaced;
@@ -55,8 +60,8 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "small": {"data": "sprites", "rows": 50_000, "side": 32, "evaluated": 5000, "net": "small", "batch": 64}
     | {"steps": 2400, "looks": 3, "decays": [0.0, 0.1, 0.3, 1.0, 3.0], "seeds": 3, "other_seeds": 1}
     | {"learning_rate": 1e-3, "points": 100, "resamples": 20, "dci": True, "workers": 2},
-    "paper": {"data": "rooms", "rows": None, "side": 64, "evaluated": 10_000, "net": "published", "batch": 128}
-    | {"steps": 12_000, "looks": 3, "decays": [0.01, 0.1, 0.3], "seeds": 3, "other_seeds": 1}
+    "paper": {"data": "rooms,sprites", "rows": None, "side": 64, "evaluated": 10_000, "net": "published"}
+    | {"batch": 128, "steps": 40_000, "looks": 3, "decays": [0.01, 0.1, 0.3], "seeds": 3, "other_seeds": 3}
     | {"learning_rate": 1e-3, "points": 100, "resamples": 20, "dci": True, "workers": 16},
     "full": {"data": "shapes3d,mpi3d,falcor3d,isaac3d", "rows": None, "side": 64, "evaluated": 10_000}
     | {"net": "published", "batch": 128, "steps": 200_000, "looks": 40, "seeds": 7, "other_seeds": 7}
@@ -75,8 +80,7 @@ class DisentanglementScores:
     rows: Mapping[str, ScoreRow]  # of the table, by name
     grid: tuple[Candidate, ...]  # the autoencoder at every weight decay and step
     without_labels: Mapping[str, Candidate]  # by the name of the rule
-    nmi: Mapping[str, Array]  # of the first seed of "AE + ICA": information (K, codes) "before" and "after"
-    pictures: Mapping[str, Array]  # of the same weight decay and step: traversals "before" and "after"
+    nmi: Mapping[str, Float] | None  # of the first seed of "AE + ICA": information (K, codes) "before" and "after"
 
     @property
     def last(self) -> list[Candidate]:
@@ -96,39 +100,64 @@ class DisentanglementScores:
         return max(others, key=lambda row: row.interval()[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
+        """The numbers that are kept."""
         return {
             "data": self.note,
             "factors": list(self.factors),
             "rows": {name: row.to_dict() for name, row in self.rows.items()},
             "grid": [one.to_dict() for one in self.grid],
             "without labels": {
-                rule: {"weight_decay": one.variant.decay, "step": one.step, "infom": one.mean("ica")}
-                for rule, one in self.without_labels.items()
+                rule: {"weight_decay": one.variant.decay, "step": one.step} for rule, one in self.without_labels.items()
             },
+            "nmi": as_numbers(self.nmi),
         }
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Train all models on all data sets, choose, score and judge them."""
+def read_study(data: str, numbers: Mapping[str, Any]) -> DisentanglementScores:
+    """The results on a data set that `to_dict` wrote."""
+    steps = sorted({one["step"] for one in numbers["grid"]})
+    grid = tuple(read_candidate(one, steps.index(one["step"])) for one in numbers["grid"])
+    by_choice = {(one.variant.decay, one.step): one for one in grid}
+    rows = {}
+    for name, one in numbers["rows"].items():
+        chosen = by_choice.get((one["weight_decay"], one["step"])) if name in ICA_ROWS else None
+        rows[name] = read_row(name, one, chosen, ICA_ROWS.get(name, "raw"), MODELS.get(name, "ae"))
+    chosen_without = numbers["without labels"].items()
+    return DisentanglementScores(
+        data=data,
+        note=numbers["data"],
+        factors=tuple(numbers["factors"]),
+        rows=rows,
+        grid=grid,
+        without_labels={rule: by_choice[one["weight_decay"], one["step"]] for rule, one in chosen_without},
+        nmi=from_numbers(Mapping[str, Float] | None, numbers.get("nmi")),
+    )
+
+
+def compute(job: RecipeJob) -> dict[str, Any]:
+    """Train all models on all data sets, choose and score them."""
     if not job.parts.kept:
         clear_parts(job.parts)
     parts = replace(job.parts, kept=True)  # what is written now is read again
     names = job.parameters["data"].split(",")
-    results = [_run_study(job, ImageStudy(name, job.parameters, job.seed, job.device, parts)) for name in names]
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
+    return {
+        name: _run_study(job, ImageStudy(name, job.parameters, job.seed, job.device, parts)).to_dict() for name in names
+    }
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge the claims."""
+    results = [read_study(name, numbers) for name, numbers in ours.items()]
+    return Presentation(
         headlines=claims.headlines(results),
         paper={
             name: dict(zip(claims.PUBLISHED_ON, [dict(zip(SCORES, one, strict=True)) for one in of], strict=True))
             for name, of in claims.PUBLISHED.items()
         },
-        ours={one.data: one.to_dict() for one in results},
-        findings=tuple(finding for one in results for finding in claims.judge(one, job.seed)),
+        findings=tuple(finding for one in results for finding in claims.judge(one, settings["seed"])),
         tables=claims.make_tables(results),
         figures=tuple(figure for one in results for figure in figures.draw_figures(one)),
-        notes=claims.make_notes(job.parameters, results),
+        notes=claims.make_notes(settings, results),
         terms=claims.TERMS,
     )
 
@@ -171,6 +200,7 @@ def _run_study(job: RecipeJob, study: ImageStudy) -> DisentanglementScores:
 
     grid = [one for variant in plain for one in make_candidates(study, variant)]
     chosen = {name: (choose(grid, way), way) for name, way in ICA_ROWS.items()}
+    chosen[ROUNDED] = (chosen["AE + ICA"][0], "ica-ten")
     for variant in study.variants:
         if variant.model != "ae":
             name = LABELS[variant.model] + (" with weight decay" if variant.model == "vqvae" and variant.decay else "")
@@ -188,8 +218,10 @@ def _run_study(job: RecipeJob, study: ImageStudy) -> DisentanglementScores:
     best = rows["AE + ICA"].candidate
     first = score_training(study, best.variant, 0)
     pictures = load_snapshots(study, best.variant, 0)[best.snapshot]
+    nmi = {when: information_matrix(first, best.snapshot, way) for when, way in (("before", "raw"), ("after", "ica"))}
     agreed = choose_by_agreement(grid)
     data = find_image_set(study.data)
+    job.drawn.append(figures.draw_traversals(study.data, data.grid.names, nmi, pictures))
     return DisentanglementScores(
         data=study.data,
         note=data.note,
@@ -197,8 +229,5 @@ def _run_study(job: RecipeJob, study: ImageStudy) -> DisentanglementScores:
         rows=rows,
         grid=tuple(grid),
         without_labels=({} if agreed is None else {BY_AGREEMENT: agreed}) | {BY_ISOMETRY: choose_by_isometry(grid)},
-        nmi={
-            when: information_matrix(first, best.snapshot, way) for when, way in (("before", "raw"), ("after", "ica"))
-        },
-        pictures={when: pictures[when] for when in ("before", "after")},
+        nmi=nmi,
     )

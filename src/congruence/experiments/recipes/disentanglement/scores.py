@@ -117,11 +117,49 @@ class ScoreRow:
         return numbers
 
 
+def read_candidate(numbers: Mapping[str, Any], snapshot: int) -> Candidate:
+    """The autoencoder that `Candidate.to_dict` wrote; only its InfoM is kept."""
+    infom = np.array([numbers[f"infom_{way}"] for way in WAYS], dtype=float).T  # (seeds, ways)
+    spare = np.full(infom.shape, np.nan)
+    columns = {name: np.array(list(numbers[name].values()), dtype=float) for name in ("agreement", "nearness")}
+    return Candidate(
+        variant=ModelVariant("ae", numbers["weight_decay"], len(infom)),
+        snapshot=snapshot,
+        step=numbers["step"],
+        psnr=numbers["psnr"],
+        scores=np.stack([infom, spare, spare], axis=2),
+        defects=np.array(numbers["isometry_defect"], dtype=float),
+        active=math.nan if numbers["active"] is None else numbers["active"],
+        spectrum=np.array(numbers["singular"], dtype=float),
+        readouts=np.array(numbers["infom_readouts"], dtype=float),
+        **columns,
+    )
+
+
+def read_row(name: str, numbers: Mapping[str, Any], chosen: Candidate | None, way: str, model: str) -> ScoreRow:
+    """The row that `ScoreRow.to_dict` wrote; without a `chosen` autoencoder only its settings and scores are known."""
+    if chosen is None:
+        nothing, seeds = np.full(0, np.nan), numbers["seeds"]
+        kept = (numbers["step"], numbers["psnr"], np.full((seeds, 1, 3), np.nan), nothing, nothing)
+        variant = ModelVariant(model, numbers["weight_decay"], seeds)
+        chosen = Candidate(variant, -1, *kept, nothing, math.nan, nothing, nothing)
+    scores = {}
+    for score in (*SCORES, *OTHER_SCORES):
+        values = np.array(numbers[score]["of_seeds"], dtype=float)
+        ends = np.array([[numbers[score][end]] * len(values) for end in ("low", "high")], dtype=float)
+        scores[score] = np.column_stack([values, *ends])
+    return ScoreRow(name, chosen, way, scores)
+
+
 def _codes(snapshot: Arrays, way: str) -> Float:
-    """The codes of a snapshot, or their components."""
+    """The codes of a snapshot, or their components; "ica-ten" are these rounded to ten values over their range."""
     codes = snapshot["codes"].astype(np.float64)
     if way == "raw":
         return codes
+    if way == "ica-ten":
+        exact = _codes(snapshot, "ica")
+        low, high = exact.min(0), exact.max(0)
+        return np.asarray(np.minimum(np.floor(10 * (exact - low) / np.maximum(high - low, 1e-12)), 9))
     components: Float = (codes - snapshot[f"{way}_mean"]) @ snapshot[f"{way}_unmixing"].T
     return components
 
@@ -241,7 +279,7 @@ def score_chosen(study: ImageStudy, variant: ModelVariant, number: int, snapshot
             kinds=kinds,
             metrics=("infomec", "mig", *(["dci"] if study.parameters["dci"] else [])),
             dci_model="forest",
-            discrete_codes=variant.is_discrete,
+            discrete_codes=variant.is_discrete or way == "ica-ten",
             resamples=study.parameters["resamples"],
             nulls=0,
             slow_nulls=0,
@@ -350,7 +388,9 @@ def difference(first: ScoreRow, second: ScoreRow) -> tuple[float, float, float]:
     from scipy.stats import t
 
     a, b = first.values(), second.values()
-    if (first.candidate.variant, first.candidate.snapshot) == (second.candidate.variant, second.candidate.snapshot):
+    if first.candidate is second.candidate or (
+        (first.candidate.variant, first.candidate.snapshot) == (second.candidate.variant, second.candidate.snapshot)
+    ):
         return mean_over_seeds(a - b)
     gap = float(a.mean() - b.mean())
     variances = [float(one.var(ddof=1)) for one in (a, b) if len(one) > 1]

@@ -3,25 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Float
 from congruence.document import Cell, Table
+from congruence.experiments.recipes.claims import ANY_CHANGE, MATTHES, OURS, Claim, Estimate, Rule
 from congruence.experiments.recipes.mechanistic_overlap.trainings import SAME, Densities, OverlapGrid
-from congruence.experiments.recipes.result import number_table, status_of
+from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
-from congruence.result import Finding, Status, status_above
+from congruence.result import Finding
 from congruence.stats.intervals import percentile_interval
 
 IDENTIFIED = 0.95  # SIS, of which the true latents themselves reach about 0.98
 TRAINED = 0.05  # of the variance of x left unexplained at most: what leaves more is not judged
 SHORT = 0.1  # below the score of the true latents: such a run is not identified
 KEPT, LOST = 0.9, 0.8  # shares of the score of the true latents: a method that finds, and one that loses the slots
-FEW, MOST = 3, 2 / 3  # runs at least, and the share of them that supports a claim
+STRONGEST = 0.9  # correlation between slots: beyond, scores are off the distribution that was trained on
+FEW = 3  # runs at least
 CLEARLY = 0.05  # relative difference of losses that is not chance
 DRAWS = 2000
+SHORT_TRAINING = f"Not judged: trainings leave more than {TRAINED:.0%} of the variance of x unexplained."
+_OVERLAP, _DENSITY = (
+    f"{MATTHES}, {what}" for what in ("experiment on overlapping supports", "re-weighting of latents")
+)
+IDENTIFIES = Claim(
+    "{slots}-slots-are-identified",
+    f"{{slots}} slots that act on disjoint rows are identified: SIS of at least {IDENTIFIED} at the weaker λ.",
+    _OVERLAP,
+    (Rule("selected SIS without overlap, over data seeds", low=IDENTIFIED),),
+    "the true latents reach about 0.98; set before the runs",
+)
+WORSE = Claim(
+    "{slots}-slots-get-worse-with-overlap",
+    "With {slots} slots, identification gets worse as more rows are shared.",
+    _OVERLAP,
+    (Rule("selected SIS without overlap minus that at the largest, over data seeds, for each λ", low=0.0),),
+    ANY_CHANGE,
+)
+MINIMA = Claim(
+    "failures-are-local-minima-{turned}-rotations",
+    "{Turned} rotations, selected runs that do not identify the slots are in local minima.",
+    _OVERLAP,
+    (
+        Rule(
+            "share of failures with a known lower loss at least, and without those that beat every known solution",
+            low=0.5,
+        ),
+    ),
+    "most of them; losses differ by more than 5 %",
+    post_hoc=True,
+)
+ONLY_DISJOINT = Claim(
+    "only-disjoint-is-type-d",
+    "Without overlap the generators are Type D, with any overlap they are not.",
+    f"{MATTHES}, definition of Type D",
+    (Rule("largest margin without overlap", high=SAME), Rule("least margin with overlap", low=1e-6)),
+    "rounding",
+)
+ROTATIONS = Claim(
+    "rotations-help-{slots}-slots",
+    "With {slots} slots, rotating the latents during training improves the restarts.",
+    OURS,
+    (Rule("mean SIS with rotations minus without, over data seeds", low=0.0),),
+    ANY_CHANGE,
+)
+ANY_DENSITY = Claim(
+    "contrast-does-not-need-independence",
+    f"Dependent latents, up to a correlation of {STRONGEST:g}, change neither the type of the mechanism nor what the "
+    "contrast identifies.",
+    _DENSITY,
+    (
+        Rule(f"least mean share of the truth's SIS at correlations up to {STRONGEST:g}, over data seeds", low=KEPT),
+        Rule("largest margin of Type D", high=SAME),
+    ),
+    "nine tenths of the score of the true latents",
+    post_hoc=True,
+)
+INDEPENDENT_ONLY = Claim(
+    "ica-needs-independence",
+    "ICA finds the slots if latents are independent and mixed linearly, and loses them if they are dependent.",
+    OURS,
+    (
+        Rule("share of the truth's SIS for the most dependent latents, over data seeds", high=LOST),
+        Rule("the same for independent latents", low=KEPT),
+    ),
+    "nine and eight tenths of the score of the true latents",
+)
+CLAIMS = (IDENTIFIES, WORSE, MINIMA, ONLY_DISJOINT, ROTATIONS, ANY_DENSITY, INDEPENDENT_ONLY)
 
 PAPER = {
     "small overlap": "the contrast is a reliable proxy for Type S: SIS is high",
@@ -59,73 +130,62 @@ def judge_identification(grid: OverlapGrid) -> Finding:
     """At overlap 0 the selected runs are identified."""
     chosen, left = grid.selected(grid.sis)[0], grid.selected(grid.unexplained)[0]  # (strengths, data seeds)
     weakest = int(np.argmin(grid.strengths))
-    parts = []
-    for j, strength in enumerate(grid.strengths):
-        low, high = bootstrap_mean(chosen[j])
-        parts.append(
-            f"λ = {strength:g}: {number(float(chosen[j].mean()))} ({number(low)} to {number(high)}) selected, lowest "
-            f"data seed {number(chosen[j].min())}, {number(grid.sis[0, j].mean())} on average over restarts, R2 of x "
-            f"{number(1 - left[j].max())} or more."
-        )
-    mean = float(chosen[weakest].mean())
-    return Finding(
-        f"{grid.slots}-slots-are-identified",
-        f"{grid.slots} slots that act on disjoint rows are identified: SIS of at least {IDENTIFIED} at the weaker λ.",
-        status_of(mean >= IDENTIFIED if left[weakest].max() <= TRAINED else None),
-        number=mean,
-        interval=bootstrap_mean(chosen[weakest]),
+    parts = [
+        f"λ = {strength:g}: {bootstrap_mean(chosen[j])} selected, lowest data seed {number(chosen[j].min())}, "
+        f"{number(grid.sis[0, j].mean())} on average over restarts, R2 of x {number(1 - left[j].max())} or more."
+        for j, strength in enumerate(grid.strengths)
+    ]
+    return IDENTIFIES.about(slots=grid.slots).judge(
+        bootstrap_mean(chosen[weakest]),
+        unless="" if left[weakest].max() <= TRAINED else SHORT_TRAINING,
         evidence=" ".join(parts) + f" The true latents themselves reach {number(grid.ceiling[0].mean())}.",
     )
 
 
 def judge_overlap(grid: OverlapGrid) -> Finding:
-    """The selected SIS at the largest overlap is below that without."""
+    """The selected SIS at the largest overlap is below that without, for every strength."""
     chosen = grid.selected(grid.sis)  # (overlaps, strengths, data seeds)
     parts: list[str] = []
-    verdicts: list[Status] = []
     for j, strength in enumerate(grid.strengths):
         means = chosen[:, j].mean(1)
         monotone = "decreasing at every step" if (np.diff(means) < 0).all() else "not at every step"
-        verdicts.append(status_above(*bootstrap_mean(chosen[0, j] - chosen[-1, j])))
         parts.append(f"λ = {strength:g}: {', '.join(number(value, 2) for value in means)} ({monotone}).")
-    trained = grid.selected(grid.unexplained)[0].max() <= TRAINED
-    agreed: Status = verdicts[0] if len(set(verdicts)) == 1 else "ambiguous"
-    shown = ", ".join(f"{overlap:g}" for overlap in grid.overlaps)
-    loss = chosen[0, 0] - chosen[-1, 0]
-    return Finding(
-        f"{grid.slots}-slots-get-worse-with-overlap",
-        f"With {grid.slots} slots, identification gets worse as more rows are shared.",
-        agreed if trained else "unknown",
-        number=float(loss.mean()),
-        interval=bootstrap_mean(loss),
+    losses = [bootstrap_mean(chosen[0, j] - chosen[-1, j]) for j in range(len(grid.strengths))]
+    claim = WORSE.about(slots=grid.slots)
+    return replace(claim, rules=claim.rules * len(losses)).judge(
+        *losses,
         null=0.0,
-        evidence=f"Selected SIS at overlaps {shown}: " + " ".join(parts),
+        unless="" if grid.selected(grid.unexplained)[0].max() <= TRAINED else SHORT_TRAINING,
+        evidence=f"Selected SIS at overlaps {', '.join(f'{one:g}' for one in grid.overlaps)}: " + " ".join(parts),
     )
 
 
 def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> Finding:
-    """Selected runs that are not identified have a larger loss than is known to be possible with the same data.
+    """Selected runs that are not identified have a larger loss than the identified ones with the same data.
 
-    Known are the true generator and all trainings of `every`. A loss that is not larger decides nothing: a lower one
-    may exist.
+    Known are the true generator and all trainings of `every`. If a run that is not identified has the lowest loss that
+    is known, and lower than that of every known solution that identifies the slots, the objective itself prefers it.
     """
-    above, short = 0, 0
+    above, below, short = 0, 0, 0
     for grid in grids:
+        same = [one for one in every if one.slots == grid.slots]
         truth = np.array(grid.strengths)[:, None] * grid.truth[:, None]  # (overlaps, strengths, data seeds)
-        known = np.minimum.reduce([truth, *(one.loss.min(-1) for one in every if one.slots == grid.slots)])
-        bad = grid.selected(grid.sis) < grid.ceiling[:, None] - SHORT
-        worse = grid.selected(grid.loss) > (1 + CLEARLY) * known
-        above, short = above + int((bad & worse).sum()), short + int(bad.sum())
-    turned = grids[0].turned
-    return Finding(
-        f"failures-are-local-minima-{'with' if turned else 'without'}-rotations",
-        f"{'With' if turned else 'Without'} rotations, selected runs that do not identify the slots are in local "
-        "minima.",
-        status_of(True if short >= FEW and above >= MOST * short else None),
-        number=above / short if short else None,
+        limit = grid.ceiling[:, None] - SHORT
+        right = [np.where(one.sis >= limit[..., None], one.loss, np.inf).min(-1) for one in same]
+        known = np.minimum.reduce([truth, *(one.loss.min(-1) for one in same)])
+        bad, loss = grid.selected(grid.sis) < limit, grid.selected(grid.loss)
+        short += int(bad.sum())
+        above += int((bad & (loss > (1 + CLEARLY) * known)).sum())
+        below += int((bad & ((1 + CLEARLY) * loss < np.minimum.reduce([truth, *right]))).sum())
+    turned = "with" if grids[0].turned else "without"
+    least, most = (above / short, 1 - below / short) if short else (np.nan, np.nan)
+    return MINIMA.about(turned=turned, Turned=turned.capitalize()).judge(
+        Estimate(least, least, most),
+        unless="" if short >= FEW else f"Fewer than {FEW} selected runs miss the slots.",
         evidence=f"{short} selected runs have an SIS more than {SHORT} below that of the true latents. For {above} of "
         f"them a loss is known that is lower by more than {CLEARLY:.0%}: that of the true generator, or of another "
-        "training with the same data and λ. The others cannot be judged.",
+        f"training with the same data and λ. For {below} the loss is lower by as much than that of every known "
+        "solution that identifies the slots, the true generator among them. The others cannot be judged.",
     )
 
 
@@ -137,16 +197,13 @@ def judge_type_d(grids: Sequence[OverlapGrid]) -> Finding:
         for overlap, row in zip(g.overlaps, g.margin, strict=True)
         for margin in row
     ]
-    right = all((margin < SAME) == (overlap == 0) for overlap, margin in flat)
+    apart = max((margin for overlap, margin in flat if overlap == 0), default=float("nan"))
     least = min((margin for overlap, margin in flat if overlap > 0), default=float("nan"))
-    return Finding(
-        "only-disjoint-is-type-d",
-        "Without overlap the generators are Type D, with any overlap they are not.",
-        status_of(right),
-        number=least,
+    return ONLY_DISJOINT.judge(
+        apart,
+        least,
         evidence=f"Largest product of two slots in a row of the Jacobian, divided by the largest sum of squares: "
-        f"{number(max((margin for overlap, margin in flat if overlap == 0), default=float('nan')))} without overlap, "
-        f"at least {number(least, 2)} with.",
+        f"{number(apart)} without overlap, at least {number(least, 2)} with.",
     )
 
 
@@ -155,12 +212,8 @@ def judge_rotations(turned: OverlapGrid, plain: OverlapGrid) -> Finding:
     ends = [grid.sis.mean((1, 2, 3)) for grid in (turned, plain)]
     gain = (turned.sis - plain.sis).mean((0, 1, 3))
     shown = [", ".join(number(value, 2) for value in end) for end in ends]
-    return Finding(
-        f"rotations-help-{turned.slots}-slots",
-        f"With {turned.slots} slots, rotating the latents during training improves the restarts (our addition).",
-        status_above(*bootstrap_mean(gain)),
-        number=float(gain.mean()),
-        interval=bootstrap_mean(gain),
+    return ROTATIONS.about(slots=turned.slots).judge(
+        bootstrap_mean(gain),
         null=0.0,
         evidence=f"SIS on average over restarts and λ, by overlap: {shown[0]} with rotations and {shown[1]} without.",
     )
@@ -168,27 +221,28 @@ def judge_rotations(turned: OverlapGrid, plain: OverlapGrid) -> Finding:
 
 def judge_densities(densities: Densities) -> tuple[Finding, ...]:
     """The slots' supports do not depend on the density of the latents, but the result of ICA does."""
-    mine, mixture = densities.share(densities.selected).mean(1), densities.share(densities.ica_mixture).mean(1)
-    observed = densities.share(densities.ica_observed).mean(1)
-    shown = ", ".join(number(value, 2) for value in densities.dependence.mean(1))
-    judged = mine[0] >= KEPT and densities.error[0].min(-1).max() <= TRAINED  # x has unit variance
+    scores = (densities.selected, densities.ica_mixture, densities.ica_observed)
+    mine, mixture, observed = (densities.share(one) for one in scores)  # (degrees, data seeds)
+    correlation = densities.dependence.mean(1)
+    judged = correlation <= STRONGEST
+    at = int(mine.mean(1)[judged].argmin())
+    trained = mine[0].mean() >= KEPT and densities.error[0].min(-1).max() <= TRAINED  # x has unit variance
     return (
-        Finding(
-            "contrast-does-not-need-independence",
-            "Dependent latents change neither the type of the mechanism nor what the contrast identifies.",
-            status_of(bool((densities.margin < SAME).all() and (mine >= KEPT).all()) if judged else None),
-            number=float(mine.min()),
-            evidence=f"Largest canonical correlation between the slots {shown}. The generator is Type D at latents of "
-            f"each. Selected SIS divided by that of the true latents: {', '.join(number(v, 2) for v in mine)}.",
+        ANY_DENSITY.judge(
+            bootstrap_mean(mine[judged][at]),
+            float(densities.margin.max()),
+            unless="" if trained else SHORT_TRAINING,
+            evidence=f"Largest canonical correlation between the slots {', '.join(number(v, 2) for v in correlation)}. "
+            f"Selected SIS divided by that of the true latents: {', '.join(number(v, 2) for v in mine.mean(1))}. "
+            f"Latents with a correlation above {STRONGEST:g} are not judged: there scores are for latents far from "
+            "those trained on.",
         ),
-        Finding(
-            "ica-needs-independence",
-            "ICA finds the slots if latents are independent and mixed linearly, and loses them if they are dependent.",
-            status_of(bool(mixture[0] >= KEPT and mixture[-1] <= LOST)),
-            number=float(mixture[-1]),
+        INDEPENDENT_ONLY.judge(
+            bootstrap_mean(mixture[-1]),
+            bootstrap_mean(mixture[0]),
             evidence=f"The same share for ICA on a linear mixture of the latents: "
-            f"{', '.join(number(v, 2) for v in mixture)}; on the observations, which are nonlinear: "
-            f"{', '.join(number(v, 2) for v in observed)}.",
+            f"{', '.join(number(v, 2) for v in mixture.mean(1))}; on the observations, which are nonlinear: "
+            f"{', '.join(number(v, 2) for v in observed.mean(1))}.",
         ),
     )
 
@@ -228,7 +282,7 @@ def _grid_table(grid: OverlapGrid) -> Table:
     rows = []
     for i, overlap in enumerate(grid.overlaps):
         for j, strength in enumerate(grid.strengths):
-            low, high = bootstrap_mean(chosen[i, j])
+            _, low, high = bootstrap_mean(chosen[i, j])
             scores = [chosen[i, j].min(), grid.sis[i, j].mean(), grid.ceiling[i].mean()]
             scores += [1 - left[i, j].mean(), loss[i, j].mean(), strength * grid.truth[i].mean()]
             first: tuple[Any, ...] = (overlap, strength, "not known to us", float(chosen[i, j].mean()))
@@ -259,10 +313,12 @@ def _density_table(densities: Densities) -> Table:
     )
 
 
-def bootstrap_mean(values: Float) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean over data seeds."""
+def bootstrap_mean(values: Float) -> Estimate:
+    """The mean over data seeds with its 95 % bootstrap interval; NaN ends for one seed."""
+    if len(values) < 2:
+        return Estimate(float(values.mean()), np.nan, np.nan)
     drawn = np.random.default_rng(0).integers(len(values), size=(DRAWS, len(values)))
-    return percentile_interval(values[drawn].mean(1))
+    return Estimate(float(values.mean()), *percentile_interval(values[drawn].mean(1)))
 
 
 def headlines(grids: Sequence[OverlapGrid]) -> tuple[str, ...]:

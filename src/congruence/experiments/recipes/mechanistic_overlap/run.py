@@ -7,6 +7,7 @@ paper makes supports overlap is not known to us). All members with one number of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,10 +21,11 @@ from congruence.experiments.recipes.mechanistic_overlap.trainings import (
     train_grid,
 )
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.parts import Parts
 
 EDITION = 1
+CLAIMS = claims.CLAIMS
 TWO, RING = [0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 _ALL = {"batch": 64, "rate": 0.004, "hidden": 80, "ramp": [0.1, 0.6], "turns": [0.1, 0.2, 0.3, 0.4]}
 # By number of slots: overlaps and steps. `plain` numbers of slots are trained without rotations, too. `degrees` are
@@ -38,7 +40,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     | _ALL,
     "paper": {"overlaps": {"2": TWO, "3": RING, "5": RING}, "steps": {"2": 30_000, "3": 30_000, "5": 30_000}}
     | {"strengths": [0.01, 1.0], "data_seeds": [0, 1, 2, 3, 4], "restarts": 5, "rows": 20_000, "test_rows": 2000}
-    | {"plain": [2], "degrees": [None, 24, 12, 8, 6], "density_restarts": 3}
+    | {"plain": [2, 3, 5], "degrees": [None, 24, 12, 8, 6], "density_restarts": 3}
     | _ALL,
     "full": {"overlaps": {"2": TWO, "3": RING, "5": RING}, "steps": {"2": 115_000, "3": 115_000, "5": 115_000}}
     | {"strengths": [0.01, 1.0], "data_seeds": [0, 1, 2, 3, 4], "restarts": 10, "rows": 80_000, "test_rows": 8000}
@@ -47,24 +49,28 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Train, measure and judge."""
-    grids = [_load_or_train_grid(job, *one) for one in _list_grids(job.parameters)]
-    densities = None
+def compute(job: RecipeJob) -> dict[str, Any]:
+    """Train and measure."""
+    ours: dict[str, Any] = {_name(*one): _load_or_train_grid(job, *one) for one in _list_grids(job.parameters)}
     if job.parameters["degrees"]:
         train = partial(train_densities, job.parameters, job.seed, job.device, _progress(job, "densities"))
-        densities = Densities(tuple(read_degrees(job.parameters)), **job.parts.get("densities", train))
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
+        ours["densities"] = {"degrees": job.parameters["degrees"], **job.parts.get("densities", train)}
+    return ours
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge the claims."""
+    grids = [from_numbers(OverlapGrid, one) for name, one in ours.items() if name != "densities"]
+    densities = None
+    if "densities" in ours:
+        densities = replace(from_numbers(Densities, ours["densities"]), degrees=tuple(read_degrees(settings)))
+    return Presentation(
         headlines=claims.headlines(grids),
         paper=claims.PAPER,
-        ours={_name(grid.slots, grid.turned): grid.to_dict() for grid in grids}
-        | ({} if densities is None else {"densities": densities.to_dict()}),
         findings=claims.judge(grids, densities),
         tables=claims.make_tables(grids, densities),
         figures=figures.draw_figures(grids, densities),
-        notes=claims.make_notes(job.parameters),
+        notes=claims.make_notes(settings),
         terms=claims.TERMS,
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -28,7 +28,6 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (
     SlotPlan,
     train_slots,
 )
-from congruence.experiments.recipes.result import as_numbers
 from congruence.metrics import sis
 from congruence.parts import Arrays
 from congruence.stats.matching import signed_permutation
@@ -74,12 +73,6 @@ class OverlapGrid:
         """The values of the restarts with the lowest loss, (overlaps, strengths, data seeds)."""
         best = self.loss.argmin(-1)[..., None]
         return np.asarray(np.take_along_axis(values, best, axis=-1)[..., 0])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        numbers = {one.name: getattr(self, one.name) for one in fields(self)}
-        plain: dict[str, Any] = as_numbers(numbers | {"selected_sis": self.selected(self.sis)})
-        return plain
 
 
 def draw_data(generator: OverlapGenerator, rows: int, seed: int, mixing: Float | None = None) -> SlotData:
@@ -218,13 +211,6 @@ class Densities:
     def share(self, values: Float) -> Float:
         """Values divided by those of the true latents."""
         return np.asarray(values / self.ceiling)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        numbers = {one.name: getattr(self, one.name) for one in fields(self)}
-        degrees = [value if np.isfinite(value) else None for value in self.degrees]
-        plain: dict[str, Any] = as_numbers(numbers | {"degrees": degrees, "selected": self.selected})
-        return plain
 
 
 def train_densities(parameters: Mapping[str, Any], seed: int, device: str, progress: Progress) -> Arrays:

@@ -8,19 +8,58 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.document import Table
-from congruence.experiments.recipes.result import RecipeFigure, draw_figure, number_table, status_of
+from congruence.experiments.recipes.claims import KIVVA, Claim, Rule, share_of
+from congruence.experiments.recipes.result import RecipeFigure, draw_figure, number_table
 from congruence.formatting import number, percent
 from congruence.mixture.likelihood_minima import ALIKE, REACHED, RESOLUTION
 from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE
-from congruence.result import Finding, combine
+from congruence.result import Finding
 
 if TYPE_CHECKING:
-    from congruence.experiments.recipes.mixture_likelihood.run import LikelihoodCase, Remark
+    from congruence.experiments.recipes.mixture_likelihood.run import LikelihoodCase, Remark, ShownSlice
 
 MEANS = ((-2.0, -1.0, 3.0), (-2.0, 1.0, 3.0))  # the means of P and P' in Remark 3.12
 SPREAD = 0.5  # standard deviation of their components; the remark holds for any
 SAME = 1e-12  # distributions of x whose expected log-likelihoods differ by less are equal
 
+_SECTION = f"{KIVVA}, section 4, maximum likelihood"
+_UNIQUE = Rule(
+    "share of models with a unique minimiser, of those decided at least and with the undecided at most", low=1.0
+)
+_ALL = "all models, as the paper says"
+UNIQUE, FOLDED, MISSPECIFIED = (
+    Claim(name, statement, _SECTION, (_UNIQUE,), _ALL)
+    for name, statement in (
+        ("truth-is-unique", "In all random models the truth is the only minimiser of the negative log-likelihood."),
+        (
+            "truth-is-unique-without-injectivity",
+            "This is also true if the decoder is not injective (F4 fails), as long as it is weakly injective (F2).",
+        ),
+        ("truth-is-unique-if-misspecified", "This is also true if the number of components is misspecified."),
+    )
+)
+TRUE_PRIOR = Claim(
+    "minimisers-have-the-true-prior",
+    "Over all parameters at once, every minimiser has the true prior up to an affine map.",
+    f"{KIVVA}, Theorem 3.9a",
+    (Rule("share of models in which every lowest end of a search has the true prior", low=1.0),),
+    f"ends within {REACHED:g} are equally low, priors within {percent(ALIKE)} equal",
+)
+BENT_SURFACE = Claim(
+    "likelihood-is-not-convex",
+    "The likelihood is not convex.",
+    f"{KIVVA}, section 4, figure 1",
+    (Rule("models that have a slice with several local minima", low=1.0),),
+    "one suffices",
+)
+REMARK = Claim(
+    "remark-3.12",
+    "Without weak injectivity, two priors that no affine map relates give the same distribution.",
+    f"{KIVVA}, Remark 3.12",
+    (Rule("difference in expected log-likelihood", high=SAME), Rule("relative distance of the priors", low=ALIKE)),
+    "rounding; priors that differ by less count as equal",
+)
+CLAIMS = (UNIQUE, FOLDED, MISSPECIFIED, TRUE_PRIOR, BENT_SURFACE, REMARK)
 PAPER = {
     "models": 50,
     "unique": 50,
@@ -30,14 +69,14 @@ PAPER = {
 }
 NOTES = (
     "The paper's appendix J.3.1 was not in the text we had: the distributions of weights, biases and mixtures, the "
-    "range of each parameter and the limits are ours. Latents have one dimension, observed through one or two units, "
-    "with known noise.",
+    "range of each parameter and the limits are ours. Latents have one dimension, observed through two units, with "
+    "known noise; with a single unit some components would hardly have any influence.",
     "The density of x has a closed form, since the decoder is piecewise affine; only the expectation over x is summed "
     "on a grid. The likelihood is that of infinitely many rows: nothing is sampled.",
     "As in the paper's figure 1, a slice varies one parameter and leaves the others at the truth. A slice can refute "
     "that the truth is the only minimiser, but not prove it: so we also search over all parameters at once.",
-    f"A slice is ambiguous if a value away from the truth is worse by at most {RESOLUTION:g}, which a billion rows "
-    "could not detect. Theorem 3.9 may still exclude it.",
+    f"A slice is ambiguous if a value away from the truth is worse by at most {RESOLUTION:g}. Small divergences are "
+    "sums of terms that are not negative, so that nothing cancels.",
     f"End points of searches count as minimisers up to {REACHED:g}, and priors as equal if they differ by at most "
     f"{percent(ALIKE)} of the largest L2 distance after centring and scaling.",
     "With one component too many, the truth is represented with its heaviest component split in two. With one too few "
@@ -64,45 +103,26 @@ def judge(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Finding, ...
     wrong = [one for one in cases if one.kind != "right"]
     bent = sum(one.is_bent for one in cases)
     return (
-        Finding(
-            "truth-is-unique",
-            "In all of 50 random models the truth is the only minimiser of the negative log-likelihood.",
-            combine(one.unique for one in cases),
-            number=count_unique(cases, "holds") / len(cases),
+        UNIQUE.judge(
+            share_of([one.unique for one in cases]),
             evidence=f"Along every parameter in {count_unique(cases, 'holds')} of {len(cases)}; {_margin_text(cases)}",
         ),
-        Finding(
-            "truth-is-unique-without-injectivity",
-            "This is also true if the decoder is not injective (F4 fails), as long as it is weakly injective (F2).",
-            combine(one.unique for one in folded),
-            number=count_unique(folded, "holds") / len(folded) if folded else None,
+        FOLDED.judge(
+            share_of([one.unique for one in folded]),
             evidence=f"In {count_unique(folded, 'holds')} of {len(folded)} such models; {_margin_text(folded)}",
         ),
-        Finding(
-            "truth-is-unique-if-misspecified",
-            "This is also true if the number of components is misspecified.",
-            combine(one.unique for one in wrong),
-            number=count_unique(wrong, "holds") / len(wrong) if wrong else None,
+        MISSPECIFIED.judge(
+            share_of([one.unique for one in wrong]),
             evidence="; ".join(_kind_text(wrong, kind) for kind in ("one too many", "one too few")) + ".",
         ),
-        Finding(
-            "minimisers-have-the-true-prior",
-            "Over all parameters at once, every minimiser has the true prior up to an affine map (Theorem 3.9a).",
-            combine(one.search_status for one in right if one.search_status is not None),
-            evidence=_search_text(right),
-        ),
-        Finding(
-            "likelihood-is-not-convex",
-            "The likelihood is not convex.",
-            status_of(bent > 0),
-            number=bent / len(cases),
+        TRUE_PRIOR.judge(share_of([one.search_status for one in right]), evidence=_search_text(right)),
+        BENT_SURFACE.judge(
+            float(bent),
             evidence=f"{bent} of {len(cases)} models have a slice with more than one local minimum.",
         ),
-        Finding(
-            "remark-3.12",
-            "Remark 3.12: without weak injectivity, two priors that no affine map relates give the same distribution.",
-            status_of(abs(remark.excess) < SAME and remark.apart > ALIKE),
-            number=remark.excess,
+        REMARK.judge(
+            abs(remark.excess),
+            remark.apart,
             evidence=f"Through |z| they differ by {number(remark.excess, 2)} in expected log-likelihood, while the "
             f"priors differ by {percent(remark.apart)} of the largest L2 distance after centring and scaling. Through "
             f"both halves of |z|, which together are injective, they differ by {number(remark.seen_excess)}.",
@@ -122,10 +142,9 @@ def _margin_text(cases: Sequence[LikelihoodCase]) -> str:
     fails, ambiguous = count_unique(cases, "fails"), [one for one in cases if one.unique == "ambiguous"]
     text = f"the smallest margin is {number(min(one.margin for one in cases), 2)}"
     if ambiguous:
-        alone = sum(one.units == 1 for one in ambiguous)
         text += (
-            f", and in {len(ambiguous)} (with one unit: {alone}) it is below {RESOLUTION:g}: a component in a region "
-            "where no unit is active has hardly any influence"
+            f", and in {len(ambiguous)} it is below {RESOLUTION:g}: a component in a region where no unit is active "
+            "has hardly any influence"
         )
     return text + (f"; {fails} fail." if fails else ".")
 
@@ -140,10 +159,9 @@ def _search_text(cases: Sequence[LikelihoodCase]) -> str:
     text = f"In {verdicts.count('holds')} of {len(verdicts)} models"
     hard = [one for one in cases if one.search_status == "ambiguous"]
     if hard:
-        alone = sum(one.units == 1 for one in hard)
         least = min(float(one.excess[one.apart > ALIKE].min()) for one in hard)
         text += (
-            f"; in {len(hard)} (with one unit: {alone}) a search ended at another prior that is worse by less than "
+            f"; in {len(hard)} a search ended at another prior that is worse by less than "
             f"{REACHED:g}, at least by {number(max(least, 0.0), 2)}: more than a million rows are needed to "
             "distinguish them"
         )
@@ -156,7 +174,7 @@ def headline(cases: Sequence[LikelihoodCase]) -> tuple[str, ...]:
     """How often the truth is the only minimiser."""
     holds, ambiguous = count_unique(cases, "holds"), count_unique(cases, "ambiguous")
     text = f"In {holds} of {len(cases)} models the truth is the only minimiser along every parameter"
-    text += f", in {ambiguous} double precision cannot decide" if ambiguous else ""
+    text += f", in {ambiguous} the numbers cannot decide" if ambiguous else ""
     others = len(cases) - holds - ambiguous
     return (text + (f", in {others} it is not." if others else "; none has a better one."),)
 
@@ -215,16 +233,15 @@ def choose_slices(cases: Sequence[LikelihoodCase]) -> list[tuple[LikelihoodCase,
     return chosen
 
 
-def draw_slices(cases: Sequence[LikelihoodCase]) -> RecipeFigure:
+def draw_slices(shown: Sequence[ShownSlice]) -> RecipeFigure:
     """Draw the likelihood along single parameters, with the truth and the minimiser."""
-    shown = choose_slices(cases)
 
     def paint(figure: Any) -> None:
         panels = np.ravel(figure.subplots(-(-len(shown) // 3), 3, squeeze=False))
         for axes in panels[len(shown) :]:
             axes.set_axis_off()
-        for axes, (case, i) in zip(panels, shown, strict=False):
-            one = case.slices[i]
+        for axes, case in zip(panels, shown, strict=False):
+            one = case.slice
             axes.plot(one.values, one.excess, color=HELD_OUT, linewidth=2)
             axes.axvline(one.truth, color=INK, linewidth=1.5, label="the truth")
             least = one.values[one.excess.argmin()]
@@ -235,7 +252,7 @@ def draw_slices(cases: Sequence[LikelihoodCase]) -> RecipeFigure:
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper left", ncols=2)
 
-    same = sum(case.slices[i].excess.argmin() == case.slices[i].at_truth for case, i in shown)
+    same = sum(case.slice.excess.argmin() == case.slice.at_truth for case in shown)
     return draw_figure(
         "slices",
         paint,

@@ -29,7 +29,7 @@ def draw_errors(experiment: LeakExperiment) -> RecipeFigure:
             axes.grid(axis="y")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
-    summary = "; ".join(f"{how}: rank correlation {number(one.rank, 2)}" for how, one in experiment.relations.items())
+    summary = "; ".join(f"{how}: rank correlation {number(experiment.relations[how].rank.value, 2)}" for how in SHOWN)
     return draw_figure(
         "error-by-constant",
         paint,
@@ -42,7 +42,7 @@ def draw_errors(experiment: LeakExperiment) -> RecipeFigure:
 
 def _from_zero(axes: Any, experiment: LeakExperiment) -> None:
     """Errors on a linear axis, however far apart: the curves start at 0."""
-    top = 100 * max((pair.error for pair in experiment.kept), default=0.0)
+    top = 100 * max((pair.error for pair in experiment.chosen), default=0.0)
     axes.set(ylabel="error, % of the diameter", ylim=(0, 1.12 * top or 1.0))
 
 
@@ -51,10 +51,10 @@ def _scatter(axes: Any, experiment: LeakExperiment, how: str) -> None:
     for i, leak in enumerate(experiment.leaks):
         colour, marker = MARKS[(i - n) % len(MARKS)]  # the last one is always that of linear networks
         here = experiment.at(leak)
-        at, errors = [pair.constant(how) for pair in here], [100 * pair.error for pair in here]
+        at, errors = [pair.constant[how] for pair in here], [100 * pair.error for pair in here]
         style = {"color": colour, "markersize": 6, "alpha": 0.85, "clip_on": not here}  # no marks, no place for them
         axes.plot(at, errors, marker, label=f"leak {leak:g}", **style)
-    end = max([1.1, *(pair.constant(how) for pair in experiment.kept)])
+    end = max([1.1, *(pair.constant[how] for pair in experiment.chosen)])
     axes.set_xlim(1 - 0.03 * (end - 1), 1 + 1.03 * (end - 1))
     grid = np.linspace(1, end, 200)
     relation = experiment.relations[how]
@@ -67,28 +67,26 @@ def _scatter(axes: Any, experiment: LeakExperiment, how: str) -> None:
 
 def draw_constants(experiment: LeakExperiment) -> RecipeFigure:
     """Draw how constants are distributed over samples, by leak: exact and from ten directions."""
+    constants = experiment.constants
+    assert constants is not None
     series = (("exact", INK, "o", -0.12), ("sampled", HELD_OUT, "s", 0.12))
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for name, colour, marker, shift in series:
-            for i, leak in enumerate(experiment.leaks):
-                values = np.concatenate([getattr(pair, name).ravel() for pair in experiment.pairs if pair.leak == leak])
-                low, high = np.quantile(values, [0.05, 0.95])
+            for i, (low, high, mean, top) in enumerate(constants[name]):
                 axes.plot([i + shift] * 2, [low, high], color=colour, linewidth=5, alpha=0.35, solid_capstyle="butt")
                 label = {"exact": "all directions", "sampled": "ten random directions"}[name] if i == 0 else None
-                axes.plot([i + shift], [values.mean()], marker, color=colour, markersize=7, label=label)
-                axes.plot([i + shift], [values.max()], "x", color=colour, markersize=7)
+                axes.plot([i + shift], [mean], marker, color=colour, markersize=7, label=label)
+                axes.plot([i + shift], [top], "x", color=colour, markersize=7)
         axes.axhline(1, color=MUTED, linewidth=1.2, dashes=(5, 2), label="an isometry")
         axes.set_xticks(range(len(experiment.leaks)), [f"{leak:g}" for leak in experiment.leaks])
         axes.set(xlabel="leak", ylabel="constant of the decoder")
         axes.grid(axis="y")
         figure.legend(loc="outside upper left", ncols=3)
 
-    means = [
-        np.mean([pair.exact.mean() for pair in experiment.pairs if pair.leak == leak]) for leak in experiment.leaks
-    ]
-    summary = ", ".join(f"{number(float(m))} at leak {leak:g}" for leak, m in zip(experiment.leaks, means, strict=True))
+    means = zip(experiment.leaks, constants["exact"][:, 2], strict=True)
+    summary = ", ".join(f"{number(float(mean))} at leak {leak:g}" for leak, mean in means)
     return draw_figure(
         "constant-by-leak",
         paint,
@@ -99,12 +97,12 @@ def draw_constants(experiment: LeakExperiment) -> RecipeFigure:
     )
 
 
-def draw_reconstruction(experiment: LeakExperiment, best: float) -> RecipeFigure:
+def draw_reconstruction(experiment: LeakExperiment) -> RecipeFigure:
     """Draw the reconstruction errors of all trainings by leak, the limit of the filter and the best linear one."""
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        kept = {id(pair) for pair in experiment.kept}
+        kept = {id(pair) for pair in experiment.chosen}
         for i, leak in enumerate(experiment.leaks):
             there = [pair for pair in experiment.pairs if pair.leak == leak]
             for chosen, marker, colour, name in ((True, "o", HELD_OUT, "kept"), (False, "x", NULL, "dropped")):
@@ -113,7 +111,7 @@ def draw_reconstruction(experiment: LeakExperiment, best: float) -> RecipeFigure
                 style = {"color": colour, "markersize": 6, "label": name if i == 0 else None}
                 axes.plot([i + s for s in shift], values, marker, **style)
         axes.axhline(experiment.limit, color=INK, linewidth=1.5, dashes=(3, 1.6), label="limit of the filter")
-        axes.axhline(best, color=MUTED, linewidth=1.5, dashes=(1, 1.2), label="principal components")
+        axes.axhline(experiment.best, color=MUTED, linewidth=1.5, dashes=(1, 1.2), label="principal components")
         axes.set_xticks(range(len(experiment.leaks)), [f"{leak:g}" for leak in experiment.leaks])
         axes.set(xlabel="leak", ylabel="mean squared error per pixel")
         axes.grid(axis="y")
@@ -149,8 +147,8 @@ def draw_digits(experiment: LeakExperiment, together: LeakExperiment) -> RecipeF
         right.legend(loc="upper right")
         figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
-    digits = sorted({pair.digit for pair in experiment.kept if pair.digit is not None})
-    medians = {d: np.median([pair.error for pair in experiment.kept if pair.digit == d]) for d in digits}
+    digits = sorted({pair.digit for pair in experiment.chosen if pair.digit is not None})
+    medians = {d: np.median([pair.error for pair in experiment.chosen if pair.digit == d]) for d in digits}
     worst = max(digits, key=medians.__getitem__, default=None)
     first = experiment.leaks[0]
     return draw_figure(
@@ -158,7 +156,7 @@ def draw_digits(experiment: LeakExperiment, together: LeakExperiment) -> RecipeF
         paint,
         (900, 420),
         f"Errors of models per digit against their constants; the largest median is that of digit {worst}",
-        f"A model per digit (figure A.6 of the paper), {len(experiment.kept)} of {len(experiment.pairs)} pairs kept. "
+        f"A model per digit (figure A.6 of the paper), {len(experiment.chosen)} of {len(experiment.pairs)} pairs kept. "
         f"Left: error against constant. Right: medians by leak, {percent(experiment.error(first))} per digit and "
         f"{percent(together.error(first))} for all digits at leak {first:g}.",
     )

@@ -10,25 +10,26 @@ for ten random directions v, which is a lower estimate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.experiments.data.digits import shrink_images, split_digits
-from congruence.experiments.recipes._isometry import ErrorByConstant, measure_nearness, relate_errors
+from congruence.experiments.recipes._isometry import ErrorByConstant, PairError, measure_nearness, relate_errors
 from congruence.experiments.recipes.mnist_bilipschitz import claims, figures
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.experiments.training.ensemble import Member, train_ensemble
-from congruence.maps.nearness import Nearness
 from congruence.parts import Arrays
 from congruence.rows.devices import one_thread
 
 EDITION = 2
+CLAIMS = claims.CLAIMS
 DATA = ("mnist", "digits")
 LEAKS = [0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
 PATIENCE = 50  # epochs, as in the paper
@@ -58,69 +59,65 @@ DIRECTIONS = 10  # random ones, in the estimate of the paper
 
 @dataclass(frozen=True, eq=False)
 class AutoencoderPair:
-    """Two trainings with the same leak, measured on images that neither was trained on."""
+    """Two trainings with the same leak, measured on images that neither was trained on.
+
+    Constants are those of the worse decoder, "mean" and "max" over samples, and "sampled_mean" and "sampled_max" from
+    random directions, which are lower estimates.
+    """
 
     leak: float
     seed: int
     digit: int | None  # None if all digits were trained on
     reconstruction: tuple[float, float]  # mean squared error of each, per pixel
-    nearness: Nearness  # of the codes, up to a rigid motion
-    exact: Float = field(repr=False)  # (2, n) the local constant of each decoder at each of its codes
-    sampled: Float = field(repr=False)  # (2, n) likewise, from random directions: a lower estimate
+    nearness: PairError  # of the codes, up to a rigid motion
+    constant: Mapping[str, float]
 
     @property
     def error(self) -> float:
         """The held-out error after the best rigid motion, a share of the diameter."""
         return self.nearness.held_out.mean
 
-    def constant(self, how: str) -> float:
-        """The constant of the worse of both decoders: the "mean" over samples, or the "max" (a lower estimate)."""
-        values = self.exact.mean(1) if how == "mean" else self.exact.max(1)
-        return float(values.max())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        sampled = {"sampled_mean": float(self.sampled.mean(1).max()), "sampled_max": float(self.sampled.max())}
-        return {
-            "leak": self.leak,
-            "seed": self.seed,
-            "digit": self.digit,
-            "reconstruction": list(self.reconstruction),
-            "nearness": self.nearness.to_dict(),
-            "constant": {how: self.constant(how) for how in ("mean", "max")} | sampled,
-        }
-
 
 @dataclass(frozen=True, eq=False)
 class LeakExperiment:
-    """Pairs of one experiment, those kept by the filter, and how their errors depend on constants."""
+    """Pairs of one experiment, which of them the filter kept, and what their images are like."""
 
-    leaks: tuple[float, ...]
     pairs: tuple[AutoencoderPair, ...]
-    kept: tuple[AutoencoderPair, ...]
+    kept: tuple[bool, ...]
     limit: float  # of the reconstruction error, the largest over digits
-    relations: Mapping[str, ErrorByConstant]  # by "mean" and "max" constant
-    nonlinear: ErrorByConstant  # samplewise, over the pairs with a leak below 1
-    spread: float = field(repr=False)  # the variance per pixel of the images that were measured on
+    spread: float  # the variance per pixel of the images that were measured on
+    seed: int = 0  # of the bootstrap over pairs
+    best: float = math.nan  # the reconstruction error of principal components
+    constants: Mapping[str, Float] | None = None  # "exact" and "sampled": 5 % and 95 % quantile, mean, max, by leak
+
+    @property
+    def leaks(self) -> list[float]:
+        """All leaks, increasing."""
+        return sorted({pair.leak for pair in self.pairs})
+
+    @property
+    def chosen(self) -> list[AutoencoderPair]:
+        """The pairs that the filter kept."""
+        return [pair for pair, kept in zip(self.pairs, self.kept, strict=True) if kept]
 
     def at(self, leak: float) -> list[AutoencoderPair]:
         """The kept pairs of a leak."""
-        return [pair for pair in self.kept if pair.leak == leak]
+        return [pair for pair in self.chosen if pair.leak == leak]
 
     def error(self, leak: float) -> float:
         """The median error of a leak; NaN if all its pairs were dropped."""
         errors = [pair.error for pair in self.at(leak)]
         return float(np.median(errors)) if errors else float("nan")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        return {
-            "pairs": [pair.to_dict() for pair in self.pairs],
-            "kept": [pair in self.kept for pair in self.pairs],
-            "limit": self.limit,
-            "relations": {how: relation.to_dict() for how, relation in self.relations.items()},
-            "not linear": self.nonlinear.to_dict(),
-        }
+    @cached_property
+    def relations(self) -> dict[str, ErrorByConstant]:
+        """How errors depend on constants, by the kind of constant."""
+        return {how: self.relate(self.chosen, how) for how in ("mean", "max", "sampled_mean")}
+
+    def relate(self, some: Sequence[AutoencoderPair], how: str) -> ErrorByConstant:
+        """How the errors of some pairs depend on their constants."""
+        constants = np.array([pair.constant[how] for pair in some])
+        return relate_errors(constants, np.array([pair.error for pair in some]), self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,32 +137,39 @@ class PairTrainings:
         return [(d, s, place) for d in range(len(self.digits)) for s in range(self.seeds) for place in (0, 1)]
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Train, measure and judge all pairs, and those of a model per digit if the scale has them."""
+def compute(job: RecipeJob) -> dict[str, LeakExperiment]:
+    """Train and measure all pairs, and those of a model per digit if the scale has them."""
     images = load_images(job)
     trainings = all_digits(job, *images)
-    whole = _experiment(job, trainings, "all")
-    experiments = {"all digits": whole}
-    findings = claims.judge(whole, len(job.parameters["hidden"]))
-    best = _best_linear_error(job, trainings)
-    drawn = [figures.draw_errors(whole), figures.draw_constants(whole), figures.draw_reconstruction(whole, best)]
-    tables = [claims.leak_table(whole, "All digits, by leak")]
-    if job.parameters["digit_seeds"]:
-        per_digit = _experiment(job, each_digit(job, *images), "digits")
-        experiments["a model per digit"] = per_digit
-        findings += (claims.judge_digits(per_digit),)
-        drawn.append(figures.draw_digits(per_digit, whole))
-        tables.append(claims.leak_table(per_digit, "A model per digit, by leak"))
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
+    whole = replace(_experiment(job, trainings, "all"), best=best_linear_error(job.parameters, trainings))
+    per_digit = job.parameters["digit_seeds"]
+    return {"all digits": whole} | (
+        {"a model per digit": _experiment(job, each_digit(job, *images), "digits")} if per_digit else {}
+    )
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge the experiment on all digits and, if there is one, that with a model per digit."""
+    experiments = {
+        name: replace(from_numbers(LeakExperiment, one), seed=settings["seed"]) for name, one in ours.items()
+    }
+    whole, *others = experiments.values()
+    findings = (
+        *claims.judge(whole, len(settings["hidden"])),
+        *map(claims.judge_digits, others),
+        *claims.judge_curves(experiments),
+    )
+    drawn = [figures.draw_errors(whole), figures.draw_reconstruction(whole)]
+    drawn += [] if whole.constants is None else [figures.draw_constants(whole)]
+    drawn += [figures.draw_digits(one, whole) for one in others]
+    tables = [claims.leak_table(one, f"{name[0].upper()}{name[1:]}, by leak") for name, one in experiments.items()]
+    return Presentation(
         headlines=claims.headline(whole, findings),
         paper=claims.PAPER,
-        ours={name: one.to_dict() for name, one in experiments.items()},
         findings=findings,
         tables=(*tables, claims.curve_table(experiments)),
         figures=tuple(drawn),
-        notes=claims.make_notes(job.parameters, trainings.x.shape[1]),
+        notes=claims.make_notes(settings),
         terms=claims.TERMS,
     )
 
@@ -239,8 +243,12 @@ def measure_pairs(
                     digit=trainings.digits[d],
                     reconstruction=(float(errors[i]), float(errors[i + 1])),
                     nearness=measure_nearness(codes[i], codes[i + 1], "rigid", seed=seed)["rigid"],
-                    exact=exact[i : i + 2],
-                    sampled=sampled[i : i + 2],
+                    constant={
+                        "mean": float(exact[i : i + 2].mean(1).max()),
+                        "max": float(exact[i : i + 2].max()),
+                        "sampled_mean": float(sampled[i : i + 2].mean(1).max()),
+                        "sampled_max": float(sampled[i : i + 2].max()),
+                    },
                 )
             )
     return pairs
@@ -248,17 +256,16 @@ def measure_pairs(
 
 def keep_converged(
     pairs: Sequence[AutoencoderPair], reference: float, quantile: float = 0.95
-) -> tuple[list[AutoencoderPair], float]:
+) -> tuple[list[bool], float]:
     """Drop pairs with a reconstruction error above a quantile of those at the reference leak, for each digit.
 
-    Returns the remaining pairs, and the largest limit over digits.
+    Returns whether each pair is kept, and the largest limit over digits.
     """
     limits = {}
     for digit in {pair.digit for pair in pairs}:
         errors = [pair.reconstruction for pair in pairs if pair.digit == digit and pair.leak == reference]
         limits[digit] = float(np.quantile(errors, quantile))
-    kept = [pair for pair in pairs if max(pair.reconstruction) <= limits[pair.digit]]
-    return kept, max(limits.values())
+    return [max(pair.reconstruction) <= limits[pair.digit] for pair in pairs], max(limits.values())
 
 
 def load_images(job: RecipeJob) -> tuple[Array, Array, Array, Array]:
@@ -295,16 +302,25 @@ def _experiment(job: RecipeJob, trainings: PairTrainings, name: str) -> LeakExpe
     measured = _train(job, trainings, name)
     pairs = measure_pairs(trainings, leaks, measured, job.seed, partial(job.progress, "comparing pairs"))
     kept, limit = keep_converged(pairs, job.parameters["reference"])
+    constants = {
+        name: np.array([_summary(measured[f"{name}-{number}"]) for number in range(len(leaks))])
+        for name in ("exact", "sampled")
+    }
+    return LeakExperiment(tuple(pairs), tuple(kept), limit, spread_of(trainings), job.seed, constants=constants)
 
-    def relate(some: Sequence[AutoencoderPair], how: str) -> ErrorByConstant:
-        constants, errors = np.array([pair.constant(how) for pair in some]), np.array([pair.error for pair in some])
-        return relate_errors(constants, errors, job.seed)
 
-    relations = {how: relate(kept, how) for how in ("mean", "max")}
-    nonlinear = relate([pair for pair in kept if pair.leak < 1], "mean")
+def spread_of(trainings: PairTrainings) -> float:
+    """The variance per pixel of the images that trainings are measured on."""
     images = trainings.y[np.concatenate(trainings.test_rows)]
-    spread = float(((images - images.mean(0)) ** 2).mean())
-    return LeakExperiment(tuple(leaks), tuple(pairs), tuple(kept), limit, relations, nonlinear, spread)
+    return float(((images - images.mean(0)) ** 2).mean())
+
+
+def _summary(constants: Array) -> list[float]:
+    return [
+        *(float(one) for one in np.quantile(constants, [0.05, 0.95])),
+        float(constants.mean()),
+        float(constants.max()),
+    ]
 
 
 def _train(job: RecipeJob, trainings: PairTrainings, name: str) -> Arrays:
@@ -329,9 +345,9 @@ def _train(job: RecipeJob, trainings: PairTrainings, name: str) -> Arrays:
     return measured
 
 
-def _best_linear_error(job: RecipeJob, trainings: PairTrainings) -> float:
+def best_linear_error(parameters: Mapping[str, Any], trainings: PairTrainings) -> float:
     """The error that the principal directions of the training images, without a mean, leave on the others."""
     x, y = trainings.x[trainings.train_rows[0]], trainings.y[trainings.test_rows[0]].astype(np.float64)
     x = x.astype(np.float64)
-    directions = np.linalg.eigh(x.T @ x)[1][:, -job.parameters["hidden"][-1] :]
+    directions = np.linalg.eigh(x.T @ x)[1][:, -parameters["hidden"][-1] :]
     return float(((y - y @ directions @ directions.T) ** 2).mean())

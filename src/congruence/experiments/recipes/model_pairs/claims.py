@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 
 from congruence.document import Cell, Table, share
+from congruence.experiments.recipes.claims import (
+    ANY_CHANGE,
+    NELSON,
+    OURS,
+    Claim,
+    Estimate,
+    Rule,
+    over_pairs,
+    share_of,
+)
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
-from congruence.experiments.recipes.result import number_table, status_of
+from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
-from congruence.result import Finding
+from congruence.result import Finding, Status, combine, status_above
 
 KINDS = {
     "gpt": "GPT-NeoX",
@@ -36,6 +46,80 @@ PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the effi
 PAPER = {name: dict(zip((*COLUMNS, "efficiency"), numbers, strict=True)) for name, *numbers in PRINTED.values()}
 HEAD = ("permutation", "rigid", "linear", "ICA")
 HALF = 0.5  # of what a linear map gains: over a permutation by a rigid map, over chance by a map from heads
+SAME_OUTPUTS = 0.1  # of chance: the premise of the theorems is that two trainings have the same outputs
+ALIGNED = 0.5  # of chance: models whose held-out error is larger are not aligned
+_TABLE_1 = f"{NELSON}, section 4.2, Table 1"
+_ALIGNED = "an error of half of chance counts as alignment"
+ORDER = Claim(
+    "larger-groups-have-smaller-errors",
+    "On held-out rows, the error up to a linear map is below that up to a rigid map, and this below that up to a "
+    "permutation.",
+    _TABLE_1,
+    (Rule("share of pairs in this order; those whose intervals overlap count at most", low=1.0),),
+    "all pairs",
+    post_hoc=True,
+)
+ICA_RECOVERS = Claim(
+    "ica-recovers-part-of-the-rotation",
+    "In all cases ICA, fitted to one model at a time, recovers a share of the gain of a supervised rigid map.",
+    _TABLE_1,
+    (Rule("held-out efficiency of ICA for the kind with the lowest, range over pairs", low=0.0),),
+    ANY_CHANGE,
+    post_hoc=True,
+)
+LINEAR_ONLY = Claim(
+    "language-models-align-linearly",
+    "Language models align up to a linear map, and clearly less up to a rigid map.",
+    _TABLE_1,
+    (
+        Rule("held-out error up to a linear map, of chance, range over pairs", high=ALIGNED),
+        Rule("what a rigid map leaves more, of chance, range over pairs", low=0.0),
+    ),
+    _ALIGNED,
+    post_hoc=True,
+)
+RIGID = Claim(
+    "{kind}-pairs-align-rigidly",
+    "Two trainings align up to a rigid map: {words}.",
+    _TABLE_1,
+    (
+        Rule("held-out error up to a rigid map, of chance, range over pairs", high=ALIGNED),
+        Rule("rigid share of the gain of a linear map over a permutation", low=HALF),
+    ),
+    f"{_ALIGNED}, half of the gain as rigid",
+    post_hoc=True,
+)
+MATCHES = Claim(
+    "rigid-autoencoders-match-linear-language-models",
+    "Masked autoencoders agree at least as well up to a rigid map as language models up to a linear map.",
+    _TABLE_1,
+    (Rule("difference of the errors, of chance, range over pairs", high=0.0),),
+    ANY_CHANGE,
+    post_hoc=True,
+)
+WIDTHS = Claim(
+    "different-widths-align",
+    "Models of different sizes align, too.",
+    _TABLE_1,
+    (Rule("held-out error up to a linear map, of chance, range over pairs", high=ALIGNED),),
+    _ALIGNED,
+    post_hoc=True,
+)
+FROM_HEADS = Claim(
+    "heads-imply-the-map",
+    "The linear map between language models follows from their heads (Roeder et al. 2021).",
+    f"{NELSON}, appendix A.3.3",
+    (Rule("gain of the map from heads over chance, as a share of that of the fitted map, range over pairs", low=HALF),),
+    "half of the gain",
+)
+TRAINING = Claim(
+    "training-reduces-the-error",
+    "Pairs become more similar up to a rigid map during training.",
+    OURS,
+    (Rule("error of chance after training over that before it, largest over families", high=1.0),),
+    ANY_CHANGE,
+)
+CLAIMS = (ORDER, ICA_RECOVERS, LINEAR_ONLY, RIGID, MATCHES, WIDTHS, FROM_HEADS, TRAINING)
 TERMS = (
     ("permutation, rigid, linear", "the error left after the best map of that kind, over the diameter; 0 is a match."),
     ("rigid", "a rotation or reflection, a shift and one scale, as in the paper's table."),
@@ -79,13 +163,26 @@ def rigid_share(permutation: float, rigid: float, linear: float) -> float:
     return (permutation - rigid) / gain if gain > 0 else float("nan")
 
 
+def of_null(pairs: PairScores, column: str) -> Estimate:
+    """The held-out error as a share of its null: mean and range over pairs."""
+    return over_pairs([_of_null(one, column) for one in pairs.values()])
+
+
+def _premise(*kinds: PairScores) -> str:
+    """Why claims about pairs cannot be judged: their outputs differ; empty where they do not."""
+    worst = max(one["outputs_of_chance"] for pairs in kinds for one in pairs.values())
+    if worst <= SAME_OUTPUTS:
+        return ""
+    return f"The premise fails: outputs differ by up to {percent(worst)} of chance; {percent(SAME_OUTPUTS)} is allowed."
+
+
 def headline(scores: FamilyScores) -> tuple[str, ...]:
-    """The share of the gain of a linear map that a rigid one reaches, for each kind of pair."""
-    shares = [f"{percent(_mean_rigid_share(pairs))} for {SHORT[kind]}" for kind, pairs in pairs_by_kind(scores).items()]
-    return (
-        "Of the gain of a linear map over a permutation on held-out rows, a rigid map reaches "
-        f"{', '.join(shares[:-1])} and {shares[-1]}.",
-    )
+    """The errors up to a rigid and up to a linear map as shares of their nulls, for each kind of pair."""
+    shares = [
+        f"{SHORT[kind]} {percent(of_null(pairs, 'similarity').value)} and {percent(of_null(pairs, 'linear').value)}"
+        for kind, pairs in pairs_by_kind(scores).items()
+    ]
+    return (f"Held-out error of two trainings up to a rigid and up to a linear map, of chance: {', '.join(shares)}.",)
 
 
 def judge(scores: FamilyScores) -> tuple[Finding, ...]:
@@ -94,8 +191,8 @@ def judge(scores: FamilyScores) -> tuple[Finding, ...]:
     return (
         _judge_order(kinds),
         _judge_ica(kinds),
-        _judge_language_models(kinds),
-        _judge_image_models({kind: kinds[kind] for kind in ("mae", "resnet")}),
+        _judge_language_models(kinds["gpt"]),
+        *(_judge_image_models(kind, kinds[kind]) for kind in ("mae", "resnet")),
         _judge_autoencoders(kinds),
         _judge_widths(kinds["wide"]),
         _judge_heads(kinds["gpt"]),
@@ -106,131 +203,116 @@ def judge(scores: FamilyScores) -> tuple[Finding, ...]:
 def _judge_order(kinds: Mapping[str, PairScores]) -> Finding:
     everything = [one for pairs in kinds.values() for one in pairs.values()]
     falls = [_is_ordered([one["in_sample"][column] for column in COLUMNS[2::-1]]) for one in everything]
-    outside = [_is_ordered([one["held_out"][c]["held_out"]["mean"] for c in COLUMNS[2::-1]]) for one in everything]
-    return Finding(
-        "larger-groups-have-smaller-errors",
-        "The error up to a linear map is below that up to a rigid map, which is below that up to a permutation.",
-        status_of(all(falls)),
-        number=sum(falls) / len(falls),
-        evidence=f"In sample in {sum(falls)} of {len(falls)} pairs, held out in {sum(outside)}.",
+    outside = [_order_status(one) for one in everything]
+    return ORDER.judge(
+        share_of(outside),
+        evidence=f"Held out, with intervals that do not overlap, in {outside.count('holds')} of {len(outside)} pairs, "
+        f"in another order in {outside.count('fails')}. In sample, where it follows from the nesting of the maps, in "
+        f"{sum(falls)}.",
     )
+
+
+def _order_status(one: Mapping[str, Any]) -> Status:
+    linear, rigid, permutation = (one["held_out"][column]["held_out"] for column in COLUMNS[2::-1])
+    steps = ((linear, rigid), (rigid, permutation))
+    return combine(status_above(above["low"] - below["high"], above["high"] - below["low"]) for below, above in steps)
 
 
 def _judge_ica(kinds: Mapping[str, PairScores]) -> Finding:
-    shares = {kind: in_sample(pairs, "efficiency") for kind, pairs in kinds.items()}
-    outside = {kind: held_out(pairs, "efficiency") for kind, pairs in kinds.items()}
-    parts = [f"{KINDS[k]} {percent(shares[k])} in sample, {percent(outside[k])} held out" for k in kinds]
-    return Finding(
-        "ica-recovers-part-of-the-rotation",
-        "In all cases ICA, fitted to one model at a time, recovers a share of the gain of a supervised rigid map.",
-        status_of(all(value > 0 for value in shares.values())),
-        number=min(shares.values()),
-        null=0.0,
-        evidence="; ".join(parts) + ".",
-    )
+    outside = {kind: over_pairs([_nan_if_none(one["efficiency"]) for one in p.values()]) for kind, p in kinds.items()}
+    parts = [
+        f"{KINDS[k]} {percent(in_sample(kinds[k], 'efficiency'))} in sample, {percent(outside[k].value)} held out"
+        for k in kinds
+    ]
+    worst = min(outside.values(), key=lambda one: one.value)
+    return ICA_RECOVERS.judge(worst, null=0.0, evidence="; ".join(parts) + ".")
 
 
-def _judge_language_models(kinds: Mapping[str, PairScores]) -> Finding:
-    clear = []
-    for one in (*kinds["gpt"].values(), *kinds["wide"].values()):
-        linear, rigid = (one["held_out"][column]["held_out"] for column in ("linear", "similarity"))
-        clear.append(linear["high"] < rigid["low"])
-    ours, printed = _mean_rigid_share(kinds["gpt"]), rigid_share(*PRINTED["gpt"][1:4])
-    return Finding(
-        "language-models-align-linearly",
-        "Language models align up to a linear map, and clearly less up to a rigid map.",
-        status_of(all(clear)),
-        number=ours,
-        evidence=f"Held out, linear {number(held_out(kinds['gpt'], 'linear'))} against rigid "
-        f"{number(held_out(kinds['gpt'], 'similarity'))}; the 95 % intervals do not overlap in {sum(clear)} of "
-        f"{len(clear)} pairs. A rigid map reaches {percent(ours)} of the gain of a linear map over a permutation, "
+def _judge_language_models(pairs: PairScores) -> Finding:
+    ours, printed = _mean_rigid_share(pairs), rigid_share(*PRINTED["gpt"][1:4])
+    linear, rigid = of_null(pairs, "linear"), of_null(pairs, "similarity")
+    gaps = over_pairs([_of_null(one, "similarity") - _of_null(one, "linear") for one in pairs.values()])
+    return LINEAR_ONLY.judge(
+        linear,
+        gaps,
+        null=1.0,
+        unless=_premise(pairs),
+        evidence=f"Held out, a linear map leaves {percent(linear.value)} of chance and a rigid one "
+        f"{percent(rigid.value)} ({number(held_out(pairs, 'linear'))} and {number(held_out(pairs, 'similarity'))} of "
+        f"the diameter). A rigid map reaches {percent(ours)} of the gain of a linear map over a permutation, "
         f"{percent(printed)} in the paper.",
     )
 
 
-def _judge_image_models(kinds: Mapping[str, PairScores]) -> Finding:
-    shares = {kind: _mean_rigid_share(pairs) for kind, pairs in kinds.items()}
-    parts = [
-        f"{KINDS[kind]} {percent(value)}, {percent(rigid_share(*PRINTED[kind][1:4]))} in the paper"
-        for kind, value in shares.items()
-    ]
-    return Finding(
-        "image-models-align-rigidly",
-        "Masked autoencoders and classifiers align up to a rigid map.",
-        status_of(all(value >= HALF for value in shares.values())),
-        number=min(shares.values()),
-        evidence=f"Share of the gain of a linear map over a permutation that a rigid map reaches, held out: "
-        f"{'; '.join(parts)}. At least {percent(HALF)} counts as rigid.",
+def _judge_image_models(kind: str, pairs: PairScores) -> Finding:
+    rigid, ours = of_null(pairs, "similarity"), _mean_rigid_share(pairs)
+    return RIGID.about(kind=kind, words=KINDS[kind]).judge(
+        rigid,
+        ours,
+        null=1.0,
+        unless=_premise(pairs),
+        evidence=f"Held out, a rigid map leaves {percent(rigid.value)} of chance. It reaches {percent(ours)} of the "
+        f"gain of a linear map over a permutation, {percent(rigid_share(*PRINTED[kind][1:4]))} in the paper.",
     )
 
 
 def _judge_autoencoders(kinds: Mapping[str, PairScores]) -> Finding:
-    rigid, linear = held_out(kinds["mae"], "similarity"), held_out(kinds["gpt"], "linear")
-    return Finding(
-        "rigid-autoencoders-match-linear-language-models",
-        "Masked autoencoders agree at least as well up to a rigid map as language models up to a linear map.",
-        status_of(rigid <= linear),
-        number=rigid - linear,
-        evidence=f"Held out {number(rigid)} against {number(linear)}; in the paper {PRINTED['mae'][2]:g} against "
-        f"{PRINTED['gpt'][3]:g}. Data and sizes differ, in the paper and here.",
+    rigid, linear = of_null(kinds["mae"], "similarity"), of_null(kinds["gpt"], "linear")
+    return MATCHES.judge(
+        Estimate(rigid.value - linear.value, rigid.low - linear.high, rigid.high - linear.low),
+        null=0.0,
+        unless=_premise(kinds["mae"], kinds["gpt"]),
+        evidence=f"Held out, {percent(rigid.value)} of chance against {percent(linear.value)}; of the diameter "
+        f"{number(held_out(kinds['mae'], 'similarity'))} against {number(held_out(kinds['gpt'], 'linear'))}, in the "
+        f"paper {PRINTED['mae'][2]:g} against {PRINTED['gpt'][3]:g}. Data and sizes differ, in the paper and here.",
     )
 
 
 def _judge_widths(pairs: PairScores) -> Finding:
-    beaten = [
-        one["held_out"][column]["held_out"]["high"] < one["held_out"][column]["null"]
-        for one in pairs.values()
-        for column in ("similarity", "linear")
-    ]
-    return Finding(
-        "different-widths-align",
-        "Models of different widths align, too.",
-        status_of(all(beaten)),
-        number=held_out(pairs, "similarity"),
-        null=mean_null(pairs, "similarity"),
-        evidence=f"Rigid {number(held_out(pairs, 'similarity'))} and linear {number(held_out(pairs, 'linear'))}, nulls "
-        f"{number(mean_null(pairs, 'similarity'))} and {number(mean_null(pairs, 'linear'))}.",
+    rigid, linear = of_null(pairs, "similarity"), of_null(pairs, "linear")
+    return WIDTHS.judge(
+        linear,
+        null=1.0,
+        unless=_premise(pairs),
+        evidence=f"Held out, a linear map leaves {percent(linear.value)} of chance, a rigid one "
+        f"{percent(rigid.value)}. These are language models of two widths; the paper's pair of two sizes are masked "
+        "autoencoders.",
     )
 
 
 def _judge_heads(pairs: PairScores) -> Finding:
     """Whether the map from heads is closer to the fitted one than to chance; twice an error can be chance already."""
     heads_of = [one["heads"] for one in pairs.values()]
-    heads, fitted = float(np.mean([one["heads"] for one in heads_of])), held_out(pairs, "linear")
-    null = mean_null(pairs, "linear")
-    reached = (null - heads) / (null - fitted) if null > fitted else float("nan")
+    reached = []
+    for one in pairs.values():
+        null, fitted = _nan_if_none(one["held_out"]["linear"]["null"]), one["held_out"]["linear"]["held_out"]["mean"]
+        reached.append((null - one["heads"]["heads"]) / (null - fitted) if null > fitted else float("nan"))
     unique = all(one["unique"] for one in heads_of)
-    return Finding(
-        "heads-imply-the-map",
-        "The linear map between language models follows from their heads (Roeder et al. 2021).",
-        status_of(reached >= HALF if unique and np.isfinite(reached) else None),
-        number=reached,
+    heads = float(np.mean([one["heads"] for one in heads_of]))
+    return FROM_HEADS.judge(
+        over_pairs(reached),
         null=0.0,
-        evidence=f"The map from the heads leaves {number(heads)}, the fitted one {number(fitted)} on other rows, "
-        f"chance {number(null)}: it reaches {percent(reached)} of the gain of the fitted map over chance, and "
-        f"{percent(HALF)} is required. The heads {'determine' if unique else 'do not determine'} all directions; no "
-        f"linear map explains {percent(float(np.mean([one['disagreement'] for one in heads_of])))} of the source's "
-        "head.",
+        unless=_premise(pairs) if unique else "The heads do not determine all directions.",
+        evidence=f"The map from the heads leaves {number(heads)}, the fitted one "
+        f"{number(held_out(pairs, 'linear'))} on other rows, chance {number(mean_null(pairs, 'linear'))}. No linear "
+        f"map explains {percent(float(np.mean([one['disagreement'] for one in heads_of])))} of the source's head.",
     )
 
 
 def _judge_training(scores: FamilyScores) -> Finding:
     """Ours: whether pairs become more similar during training."""
-    parts, ratios, better = [], [], []
+    parts, ratios = [], []
     for family, own in scores.items():
         steps = own.get("steps", ())
         if not steps:
             continue
         first, *_, last = [one["similarity"] / one["null"] for one in steps]
         ratios.append(last / first)
-        better.append(last < first)
         raw = [number(steps[k]["similarity"]) for k in (0, -1)]
         parts.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
-    return Finding(
-        "training-reduces-the-error",
-        "Pairs become more similar up to a rigid map during training (our question).",
-        status_of(all(better)),
-        number=max(ratios, default=None),
+    return TRAINING.judge(
+        max(ratios, default=float("nan")),
+        null=1.0,
         evidence=f"Held-out error as a share of its null, from before the first step to the last: {'; '.join(parts)}.",
     )
 
@@ -270,6 +352,11 @@ def _is_ordered(errors: Sequence[float]) -> bool:
 
 def _mean_rigid_share(pairs: PairScores) -> float:
     return rigid_share(*(held_out(pairs, column) for column in COLUMNS[:3]))
+
+
+def _of_null(one: Mapping[str, Any], column: str) -> float:
+    error = one["held_out"][column]
+    return float(error["held_out"]["mean"] / _nan_if_none(error["null"]))
 
 
 def mean_null(pairs: PairScores, column: str) -> float:

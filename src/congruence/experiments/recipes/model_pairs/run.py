@@ -25,11 +25,12 @@ from congruence.experiments.recipes.model_pairs.scores import (
 )
 from congruence.experiments.recipes.model_pairs.trainings import PairStudy, describe_data, load_snapshots
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes.result import Presentation
 from congruence.parts import Parts
 from congruence.rows.devices import load_torch
 
 EDITION = 3
+CLAIMS = claims.CLAIMS
 DATA = ("mnist", "rooms")  # of the classifier
 SCORED = ("gpt", "mae", "resnet", ADMET)  # "gpt" with the other width
 ON_A_GPU = 4  # tasks at a time while there are trainings
@@ -84,31 +85,33 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
     )
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Train all models, compare all pairs and judge."""
+def compute(job: RecipeJob) -> dict[str, Any]:
+    """Train all models and compare all pairs."""
     load_torch()  # a missing library is reported before anything is computed
     require("transformers", "this recipe", "extract")
     if not job.parts.kept:
         clear_parts(job.parts)
     study = PairStudy(job.parameters, job.seed, job.device, replace(job.parts, kept=True))
-    _compute(job, study)
+    _train_and_score(job, study)
     scores = {family: score_family(study, family) for family in SCORED if family != ADMET or has_graphs()}
-    data = {family: describe_data(study.data(family)) for family in ("gpt", "mae", "resnet")}
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
+    return scores | {"data": {family: describe_data(study.data(family)) for family in ("gpt", "mae", "resnet")}}
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge the claims."""
+    scores = {family: own for family, own in ours.items() if family != "data"}
+    return Presentation(
         headlines=claims.headline(scores),
         paper=claims.PAPER,
-        ours=scores | {"data": data},
         findings=claims.judge(scores),
         tables=claims.make_tables(scores),
         figures=figures.draw_figures(scores),
-        notes=claims.make_notes(job.parameters, data, scores),
+        notes=claims.make_notes(settings, ours["data"], scores),
         terms=claims.TERMS,
     )
 
 
-def _compute(job: RecipeJob, study: PairStudy) -> None:
+def _train_and_score(job: RecipeJob, study: PairStudy) -> None:
     """Compute what is missing: trainings together with the graph networks, then all other scores."""
     for family in ("gpt", "mae", "resnet"):
         study.data(family)  # a part from now on, so that processes need not compute it again

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Float
 from congruence.document import Table, share
-from congruence.experiments.recipes.result import (
-    RecipeFigure,
-    draw_figure,
-    headline_if_all_hold,
-    number_table,
-    status_of,
-)
+from congruence.experiments.recipes._isometry import PairError
+from congruence.experiments.recipes.claims import NELSON, Claim, Estimate, Rule, over_pairs
+from congruence.experiments.recipes.result import RecipeFigure, draw_figure, headline_if_all_hold, number_table
 from congruence.experiments.recipes.statistical_versus_structural import regression
 from congruence.experiments.recipes.statistical_versus_structural.regression import LineFits
 from congruence.formatting import number, percent
 from congruence.maps.groups import fit_map
-from congruence.maps.nearness import Nearness
 from congruence.report.figures.scales import error_axis, plain_decades
 from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE
 from congruence.result import Finding
@@ -33,6 +28,95 @@ ROUNDING = 1e-9  # fits that differ by less are the same
 AGREE = 0.05  # of the diameter: runs that differ by less from each other, or from the factors, are the same
 APART = 3.0  # an error so many times the distance between runs is not explained by it
 FEW = 0.02  # of the variance left unexplained: the reconstruction counts as perfect
+_ONE, _TWO = (f"{NELSON}, appendix A.1, example {place}" for place in (1, 2))
+_TRIALS = "limits of ours, set after first trials"
+_CODES = "error of codes onto the factors, rigid, range over runs"
+_LOST = "unexplained variance, range over runs"
+
+
+def _root(name: str, statement: str, what: str, *more: Rule) -> Claim:
+    return Claim(
+        name, statement, _ONE, (Rule(f"power of n by which {what} decreases", *ROOT), *more), _TRIALS, post_hoc=True
+    )
+
+
+STABLE_LINE = _root(
+    "regression-is-statistically-identifiable",
+    "Example 1: the fitted line is statistically identifiable: it does not depend on the optimiser's starting "
+    "point, and fits to independent data sets converge as 1/√n.",
+    "the distance of two fits",
+    Rule("difference of coefficients between starting points", high=ROUNDING),
+)
+WRONG_LINE = Claim(
+    "regression-truth-is-not-identifiable",
+    "Example 1: the truth is not structurally identifiable: the distance to it does not vanish as n grows.",
+    _ONE,
+    (Rule("smallest distance to the truth over the distance of two fits, with the most rows", low=APART),),
+    _TRIALS,
+    post_hoc=True,
+)
+NEAREST_LINE = _root(
+    "nearest-line-is-identifiable",
+    "Example 1: the nearest linear function is structurally identifiable.",
+    "the distance to the nearest line",
+)
+RIGHT_MODEL = _root(
+    "right-model-finds-the-truth",
+    "Example 1, control: with the right model the same estimator finds the truth.",
+    "the distance to the truth",
+)
+STABLE_CODES = Claim(
+    "masked-codes-are-statistically-identifiable",
+    "Example 2: with imperfect reconstruction, the codes of a masked autoencoder are statistically identifiable.",
+    _TWO,
+    (
+        Rule("rigid error between codes of two runs, range over pairs", high=AGREE),
+        Rule("error between their images, without a map", high=AGREE),
+        Rule(_LOST, low=FEW),
+    ),
+    _TRIALS,
+    post_hoc=True,
+)
+HIDDEN_FACTORS = Claim(
+    "masked-factors-are-not-identifiable",
+    "Example 2: the true factors are not structurally identifiable, because reconstruction is imperfect.",
+    _TWO,
+    tuple(
+        Rule(f"{how} error onto the factors over that between runs, ranges", low=APART) for how in ("rigid", "linear")
+    ),
+    _TRIALS,
+    post_hoc=True,
+)
+APPROXIMATION = Claim(
+    "masked-approximation-is-identifiable",
+    "Example 2: some approximation of the data-generating process is structurally identifiable.",
+    _TWO,
+    (Rule("rigid error onto E[factors | shown] over that onto the factors, ranges over runs", high=0.5),),
+    _TRIALS,
+    post_hoc=True,
+)
+ALL_SHOWN, THREE_SHOWN = (
+    Claim(
+        f"factors-are-recovered-from-{shown}-patches",
+        statement,
+        _TWO,
+        (Rule(_CODES, high=AGREE), Rule(_LOST, high=FEW)),
+        _TRIALS,
+        post_hoc=True,
+    )
+    for shown, statement in (
+        (6, "Example 2, control: with nothing masked, reconstruction is perfect and the factors are recovered."),
+        (
+            3,
+            "Example 2, control: any three patches determine the factors, and masked training that shows three "
+            "recovers them: the cause is imperfect reconstruction, not the mask.",
+        ),
+    )
+)
+CLAIMS = (
+    *(STABLE_LINE, WRONG_LINE, NEAREST_LINE, RIGHT_MODEL),
+    *(STABLE_CODES, HIDDEN_FACTORS, APPROXIMATION, ALL_SHOWN, THREE_SHOWN),
+)
 
 PAPER = {
     "example 1": {
@@ -79,12 +163,12 @@ TERMS = (
 POINTS = 250  # rows drawn of a scatter
 
 
-def worst(errors: Sequence[Nearness]) -> float:
+def worst(errors: Sequence[PairError]) -> float:
     """The largest held-out error."""
     return max(one.held_out.mean for one in errors)
 
 
-def best(errors: Sequence[Nearness]) -> float:
+def best(errors: Sequence[PairError]) -> float:
     """The smallest held-out error."""
     return min(one.held_out.mean for one in errors)
 
@@ -101,44 +185,32 @@ def headline(levels: Sequence[MaskingLevel], findings: Sequence[Finding]) -> tup
 
 def judge_regression(fits: LineFits) -> tuple[Finding, ...]:
     """Judge the first example."""
-    between, nearest, right = (fits.exponent(name) for name in ("between", "to_nearest", "right"))
-    few, many = f"{fits.sizes[0]} rows", f"{fits.sizes[-1]} rows"
+    between, nearest, right = (Estimate(*fits.exponents[name]) for name in ("between", "to_nearest", "right"))
+    few, many = f"{fits.sizes[0]:g} rows", f"{fits.sizes[-1]:g} rows"
     apart = float(fits.least_to_truth[-1] / fits.between[-1])
     return (
-        Finding(
-            "regression-is-statistically-identifiable",
-            "Example 1: the fitted line is statistically identifiable: it does not depend on the optimiser's starting "
-            "point, and fits to independent data sets converge as 1/√n.",
-            status_of(fits.starts < ROUNDING and ROOT[0] <= between <= ROOT[1]),
-            number=between,
+        STABLE_LINE.judge(
+            between,
+            fits.starts,
             evidence=f"Coefficients from 10 starting points differ by {number(fits.starts, 2)}. Two fits differ by "
             f"{number(fits.between[0])} with {few} and {number(fits.between[-1])} with {many}, as {_power(between)}. "
             f"If a column is given twice, which violates the assumptions of least squares, coefficients differ by "
             f"{number(fits.doubled, 2)} between starting points, and predictions by {number(fits.doubled_fit, 2)}.",
         ),
-        Finding(
-            "regression-truth-is-not-identifiable",
-            "Example 1: the truth is not structurally identifiable: the distance to it does not vanish as n grows.",
-            status_of(apart > APART),
-            number=float(fits.least_to_truth[-1]),
+        WRONG_LINE.judge(
+            apart,
             evidence=f"With {many} the closest of all fits is {number(float(fits.least_to_truth[-1]))} from the "
             f"truth, {number(apart)} times the distance between two fits; the limit in closed form is "
             f"{number(fits.stays)}.",
         ),
-        Finding(
-            "nearest-line-is-identifiable",
-            "Example 1: the nearest linear function is structurally identifiable.",
-            status_of(ROOT[0] <= nearest <= ROOT[1]),
-            number=nearest,
+        NEAREST_LINE.judge(
+            nearest,
             evidence=f"The distance of a fit to the nearest line, known in closed form, decreases from "
             f"{number(fits.to_nearest[0])} with {few} to {number(fits.to_nearest[-1])} with {many}, as "
             f"{_power(nearest)}.",
         ),
-        Finding(
-            "right-model-finds-the-truth",
-            "Example 1, control: with the right model the same estimator finds the truth.",
-            status_of(ROOT[0] <= right <= ROOT[1]),
-            number=right,
+        RIGHT_MODEL.judge(
+            right,
             evidence=f"The distance of a + b exp(2x) to the truth decreases from {number(fits.right[0])} with {few} "
             f"to {number(fits.right[-1])} with {many}, as {_power(right)}.",
         ),
@@ -148,74 +220,64 @@ def judge_regression(fits: LineFits) -> tuple[Finding, ...]:
 def judge_masking(levels: Sequence[MaskingLevel]) -> tuple[Finding, ...]:
     """Judge the second example; some level must show 6 patches and some level 2."""
     by_visible = {level.visible: level for level in levels}
-    hidden, lost = by_visible[2], min(by_visible[2].unexplained)
-    codes, pictures = worst(hidden.codes), worst(hidden.pictures)
-    rigid, linear = best(hidden.rigid), best(hidden.linear)
+    hidden, lost = by_visible[2], over_pairs(by_visible[2].unexplained)
+    codes, pictures, rigid, linear, expected = (
+        over_pairs([one.held_out.mean for one in getattr(hidden, name)])
+        for name in ("codes", "pictures", "rigid", "linear", "expected")
+    )
     assert hidden.least is not None
     null = min(one.null for one in hidden.codes)
     findings = [
-        Finding(
-            "masked-codes-are-statistically-identifiable",
-            "Example 2: with imperfect reconstruction, the codes of a masked autoencoder are statistically "
-            "identifiable.",
-            status_of(lost > FEW and codes <= AGREE and pictures <= AGREE),
-            number=codes,
+        STABLE_CODES.judge(
+            codes,
+            pictures,
+            lost,
             null=null,
-            evidence=f"With 2 of 6 patches shown, at least {percent(lost)} of the variance is not reconstructed. "
-            f"Between runs, codes differ by at most {percent(codes)} of the diameter after the best rotation (null "
-            f"{percent(null)}), and images, without any map, by {percent(pictures)}.",
+            evidence=f"With 2 of 6 patches shown, at least {percent(lost.low)} of the variance is not reconstructed. "
+            f"Between runs, codes differ by at most {percent(codes.high)} of the diameter after the best rotation "
+            f"(null {percent(null)}), and images, without any map, by {percent(pictures.high)}.",
         ),
-        Finding(
-            "masked-factors-are-not-identifiable",
-            "Example 2: the true factors are not structurally identifiable, because reconstruction is imperfect.",
-            status_of(rigid > APART * codes and linear > APART * codes),
-            number=min(rigid, linear),
-            evidence=f"With 2 of 6 patches shown, the best rotation leaves {percent(rigid)} of the diameter between "
-            f"codes and factors and the best linear map {percent(linear)}, in the best of {len(hidden.rigid)} runs, "
-            f"while runs differ by {percent(codes)}. Even the mean of the factors given the patches leaves "
-            f"{percent(hidden.least)}.",
+        HIDDEN_FACTORS.judge(
+            _ratio(rigid, codes),
+            _ratio(linear, codes),
+            evidence=f"With 2 of 6 patches shown, the best rotation leaves {percent(rigid.low)} of the diameter "
+            f"between codes and factors and the best linear map {percent(linear.low)}, in the best of "
+            f"{len(hidden.rigid)} runs, while runs differ by {percent(codes.high)}. Even the mean of the factors given "
+            f"the patches leaves {percent(hidden.least)}.",
         ),
-        Finding(
-            "masked-approximation-is-identifiable",
-            "Example 2: some approximation of the data-generating process is structurally identifiable.",
-            status_of(worst(hidden.expected) < rigid / 2),
-            number=worst(hidden.expected),
+        APPROXIMATION.judge(
+            _ratio(expected, rigid),
             evidence=f"The distance of the codes to the mean of the factors given the shown patches is "
-            f"{percent(worst(hidden.expected))} of the diameter in the worst run; to the factors themselves it is "
-            f"{percent(rigid)} in the best run.",
+            f"{percent(expected.high)} of the diameter in the worst run; to the factors themselves it is "
+            f"{percent(rigid.low)} in the best run.",
         ),
-        _judge_recovery(
-            by_visible[6],
-            "Example 2, control: with nothing masked, reconstruction is perfect and the factors are recovered.",
-        ),
+        _judge_recovery(ALL_SHOWN, by_visible[6]),
     ]
     if 3 in by_visible:
-        claim = (
-            "Example 2, control: any three patches determine the factors, and masked training that shows three "
-            "recovers them: the cause is imperfect reconstruction, not the mask."
-        )
-        findings.append(_judge_recovery(by_visible[3], claim))
+        findings.append(_judge_recovery(THREE_SHOWN, by_visible[3]))
     return tuple(findings)
 
 
-def _judge_recovery(level: MaskingLevel, claim: str) -> Finding:
-    lost, rigid = max(level.unexplained), worst(level.rigid)
+def _ratio(a: Estimate, b: Estimate) -> Estimate:
+    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low)
+
+
+def _judge_recovery(claim: Claim, level: MaskingLevel) -> Finding:
+    lost, rigid = over_pairs(level.unexplained), over_pairs([one.held_out.mean for one in level.rigid])
     null = min(one.null for one in level.rigid)
-    return Finding(
-        f"factors-are-recovered-from-{level.visible}-patches",
-        claim,
-        status_of(lost <= FEW and rigid <= AGREE),
-        number=rigid,
+    return claim.judge(
+        rigid,
+        lost,
         null=null,
-        evidence=f"With {level.visible} of 6 patches shown, at most {percent(lost)} of the variance is not "
-        f"reconstructed, and codes are at most {percent(rigid)} of the diameter from the factors after the best "
+        evidence=f"With {level.visible} of 6 patches shown, at most {percent(lost.high)} of the variance is not "
+        f"reconstructed, and codes are at most {percent(rigid.high)} of the diameter from the factors after the best "
         f"rotation (null {percent(null)}).",
     )
 
 
 def regression_table(fits: LineFits) -> Table:
     """The distances of the first example, by number of rows."""
-    head = ("largest distance over inputs", "the paper says", *(f"n = {n}" for n in fits.sizes), "falls as")
+    head = ("largest distance over inputs", "the paper says", *(f"n = {n:g}" for n in fits.sizes), "falls as")
     lines = (
         ("between", "between fits to two draws", "goes to 0"),
         ("to_truth", "from the truth", "does not go to 0"),
@@ -223,7 +285,7 @@ def regression_table(fits: LineFits) -> Table:
         ("right", "of the right model from the truth", None),
     )
     rows = [
-        (what, says, *(float(value) for value in getattr(fits, name)), _power(fits.exponent(name)))
+        (what, says, *(float(value) for value in getattr(fits, name)), _power(Estimate(*fits.exponents[name])))
         for name, what, says in lines
     ]
     note = f"Means over draws. The nearest line is {number(fits.stays)} from the truth, in closed form."
@@ -257,8 +319,9 @@ def masking_table(levels: Sequence[MaskingLevel]) -> Table:
     return number_table("Example 2: a masked autoencoder", head, rows, note)
 
 
-def _power(exponent: float) -> str:
-    return f"n^{exponent:.2f}".replace("-", "−").replace("−0.00", "0.00")
+def _power(exponent: Estimate) -> str:
+    shown = [f"{value:.2f}".replace("-", "−").replace("−0.00", "0.00") for value in exponent]
+    return f"n^{shown[0]} ({shown[1]} to {shown[2]})"
 
 
 def draw_regression(fits: regression.LineFits, seed: int) -> RecipeFigure:
@@ -271,7 +334,7 @@ def draw_regression(fits: regression.LineFits, seed: int) -> RecipeFigure:
         left.plot(x, y, "o", color=MUTED, markersize=3, alpha=0.5, markeredgewidth=0)
         left.plot(grid, regression.truth(grid), color=INK, linewidth=2.5, label="the truth")
         for i, (a, b) in enumerate(fits.lines):
-            name = f"{len(fits.lines)} fits, {fits.sizes[1]} rows each" if i == 0 else None
+            name = f"{len(fits.lines)} fits, {fits.sizes[1]:g} rows each" if i == 0 else None
             left.plot([-1, 1], [a - b, a + b], color=HELD_OUT, linewidth=1.2, alpha=0.6, label=name)
         left.set(xlabel="x", ylabel="y")
         left.set_xticks([-1, 0, 1], ["−1", "0", "1"])
@@ -296,8 +359,8 @@ def draw_regression(fits: regression.LineFits, seed: int) -> RecipeFigure:
         "regression",
         paint,
         (900, 360),
-        f"Lines fitted to a curve: two fits to {fits.sizes[-1]} rows differ by {number(fits.between[-1])} and miss the "
-        f"truth by {number(fits.to_truth[-1])}",
+        f"Lines fitted to a curve: two fits to {fits.sizes[-1]:g} rows differ by {number(fits.between[-1])} and miss "
+        f"the truth by {number(fits.to_truth[-1])}",
         "Left: lines fitted to different data, and the curve that generated the data. Right: their distances.",
     )
 
@@ -344,12 +407,16 @@ def draw_masking(levels: Sequence[MaskingLevel]) -> RecipeFigure:
     )
 
 
-def draw_codes(factors: Float, runs: Sequence[dict[str, Array]]) -> RecipeFigure:
-    """Draw the first coordinate of codes, rotated, against another run and against the true factor."""
-    first, second = runs[0]["codes"], runs[1]["codes"]
+def first_coordinates(factors: Float, first: Float, second: Float) -> dict[str, Float]:
+    """The first coordinate of the codes of two runs, rotated towards the factors, and the factor: some rows of each."""
     turned = fit_map(first, factors, "rigid")  # axes that could be those of the factors
-    other = fit_map(second, first, "rigid").then(turned)(second)[:, 0]
-    one, true = turned(first)[:, 0], factors[:, 0]
+    other = fit_map(second, first, "rigid").then(turned)(second)
+    values = {"one": turned(first), "other": other, "true": factors}
+    return {name: one[:POINTS, 0] for name, one in values.items()}
+
+
+def draw_codes(one: Float, other: Float, true: Float) -> RecipeFigure:
+    """Draw the first coordinate of codes, rotated, against another run and against the true factor."""
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
@@ -358,7 +425,7 @@ def draw_codes(factors: Float, runs: Sequence[dict[str, Array]]) -> RecipeFigure
             (panels[1], true, "the true factor", INK),
         ):
             axes.plot([-1, 1], [-1, 1], color=MUTED, linewidth=1.5, dashes=(5, 2))
-            axes.plot(one[:POINTS], target[:POINTS], "o", color=colour, markersize=4, alpha=0.6, markeredgewidth=0)
+            axes.plot(one, target, "o", color=colour, markersize=4, alpha=0.6, markeredgewidth=0)
             axes.set(aspect="equal", xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), xlabel="code of one run, rotated")
             axes.set_xticks([-1, 0, 1], ["−1", "0", "1"])
             axes.set_yticks([-1, 0, 1], ["−1", "0", "1"])

@@ -7,20 +7,20 @@ has a closed form, and so has every distance: a difference of lines is largest a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import NotInvertibleError
+from congruence.stats.intervals import percentile_interval
 
 NOISE = 0.5  # standard deviation
 GRID = np.linspace(-1, 1, 2001)  # where a curve is compared with a line; it includes both ends
 NEAREST = (math.sinh(2) / 2, 3 * (math.exp(2) + 3 * math.exp(-2)) / 8)  # intercept E f and slope E[x f] / E[x^2]
 STEPS = 100_000  # of gradient descent at most
-DISTANCES = ("between", "to_truth", "least_to_truth", "to_nearest", "right")
+DRAWS = 1000  # of the bootstrap
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,20 +37,8 @@ class LineFits:
     doubled: float  # the same if a column is given twice
     doubled_fit: float  # and the largest difference of the predictions of these
     stays: float  # the nearest line to the truth: no amount of data brings a line nearer in mean square
-    lines: Float = field(repr=False)  # (draws, 2) some fits to the second size
-
-    def exponent(self, name: str) -> float:
-        """The power p of distance ~ size^p that fits one of the distances best on logarithmic axes."""
-        return float(np.polyfit(np.log(self.sizes), np.log(getattr(self, name)), 1)[0])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        return {
-            "sizes": self.sizes.tolist(),
-            **{name: getattr(self, name).tolist() for name in DISTANCES},
-            "exponents": {name: self.exponent(name) for name in DISTANCES},
-            **{name: getattr(self, name) for name in ("starts", "doubled", "doubled_fit", "stays")},
-        }
+    lines: Float  # (draws, 2) some fits to the second size
+    exponents: Mapping[str, tuple[float, ...]]  # the power p of distance ~ size^p, and its interval over draws
 
 
 def measure_regression(sizes: Sequence[int], fits: Sequence[dict[str, Float]], seed: int) -> LineFits:
@@ -61,20 +49,33 @@ def measure_regression(sizes: Sequence[int], fits: Sequence[dict[str, Float]], s
     x, y = draw_rows(1000, rng)
     once, twice = np.column_stack([np.ones(1000), x]), np.column_stack([np.ones(1000), x, x])
     one, two = descend(once, y, rng.normal(size=(10, 2))), descend(twice, y, rng.normal(size=(10, 3)))
+    by_draw = {
+        "between": [distances_between(some) for some in lines],
+        "to_truth": to_truth,
+        "to_nearest": [_largest(some - np.array(NEAREST)) for some in lines],
+        "right": [distances_of_right_model(fit["right"]) for fit in fits],
+    }
     starts, doubled, doubled_fit = (float(np.ptp(values, axis=0).max()) for values in (one, two, two @ twice.T))
     return LineFits(
         sizes=np.array(sizes),
-        between=np.array([distances_between(some).mean() for some in lines]),
-        to_truth=np.array([some.mean() for some in to_truth]),
+        **{name: np.array([some.mean() for some in by_size]) for name, by_size in by_draw.items()},
         least_to_truth=np.array([some.min() for some in to_truth]),
-        to_nearest=np.array([_largest(some - np.array(NEAREST)).mean() for some in lines]),
-        right=np.array([distances_of_right_model(fit["right"]).mean() for fit in fits]),
         starts=starts,
         doubled=doubled,
         doubled_fit=doubled_fit,
         stays=float(distances_to_truth(np.array([NEAREST]))[0]),
         lines=lines[1][:20],
+        exponents={name: fit_exponent(sizes, by_size, seed) for name, by_size in by_draw.items()},
     )
+
+
+def fit_exponent(sizes: Sequence[int], by_size: Sequence[Float], seed: int) -> tuple[float, float, float]:
+    """The power p of mean distance ~ size^p on logarithmic axes, and its 95 % bootstrap interval over draws."""
+    rng = np.random.default_rng([seed, 3])
+    means = np.array([some.mean() for some in by_size])
+    drawn = np.array([some[rng.integers(len(some), size=(DRAWS, len(some)))].mean(1) for some in by_size])
+    power, *powers = np.polyfit(np.log(sizes), np.log(np.column_stack([means, drawn])), 1)[0]
+    return float(power), *percentile_interval(powers)
 
 
 def truth(x: Float) -> Float:

@@ -15,15 +15,19 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.experiments.data.patches import FACTORS, draw_factors, draw_shown, expected_given_two, patches
-from congruence.experiments.recipes._isometry import measure_nearness
+from congruence.experiments.recipes._isometry import PairError, measure_nearness
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import RecipeResult, as_numbers
+from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.experiments.recipes.statistical_versus_structural import claims
-from congruence.experiments.recipes.statistical_versus_structural.regression import fit_draws, measure_regression
+from congruence.experiments.recipes.statistical_versus_structural.regression import (
+    LineFits,
+    fit_draws,
+    measure_regression,
+)
 from congruence.experiments.training.small_autoencoders import train_masked_autoencoder
-from congruence.maps.nearness import Nearness
 
 EDITION = 1
+CLAIMS = claims.CLAIMS
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {  # 6 and 2 visible patches are needed: all of them, and too few
     "smoke": {"sizes": [100, 1000, 10_000], "draws": 100, "visible": [6, 2], "runs": 3, "rows": 500}
     | {"hidden": 64, "steps": 400, "batch": 128, "learning_rate": 0.02},
@@ -57,16 +61,16 @@ class MaskingLevel:
     visible: int
     unexplained: tuple[float, ...]  # of each run: the squared error of its images over their variance
     stretch: tuple[float, ...]  # of each run: the largest of its decoder (a lower estimate)
-    pictures: tuple[Nearness, ...]  # of each pair of runs, without a map
-    codes: tuple[Nearness, ...]  # of each pair of runs, up to a rigid motion
-    rigid: tuple[Nearness, ...]  # of each run onto the factors
-    linear: tuple[Nearness, ...]
-    expected: tuple[Nearness, ...]  # of each run onto E[factors | shown], rigid; only if two are shown
+    pictures: tuple[PairError, ...]  # of each pair of runs, without a map
+    codes: tuple[PairError, ...]  # of each pair of runs, up to a rigid motion
+    rigid: tuple[PairError, ...]  # of each run onto the factors
+    linear: tuple[PairError, ...]
+    expected: tuple[PairError, ...]  # of each run onto E[factors | shown], rigid; only if two are shown
     least: float | None  # the error that E[factors | shown] itself leaves; only if two are shown
     least_unexplained: float | None  # likewise for E[images | shown]
 
 
-def run(job: RecipeJob) -> RecipeResult:
+def compute(job: RecipeJob) -> dict[str, Any]:
     """Run both examples."""
     p = job.parameters
     total, steps = len(p["sizes"]) + len(p["visible"]) * (p["runs"] + 1), iter(range(2**31))
@@ -91,19 +95,24 @@ def run(job: RecipeJob) -> RecipeResult:
         job.progress("comparing runs", next(steps), total)
         levels.append(measure_level(some, runs[visible], job.seed))
 
+    codes = claims.first_coordinates(images[2].factors, *(run["codes"] for run in runs[2][:2]))
+    return {"example 1": lines, "example 2": levels, "codes": codes}
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge both examples."""
+    lines = from_numbers(LineFits, ours["example 1"])
+    levels = from_numbers(tuple[MaskingLevel, ...], ours["example 2"])
     findings = (*claims.judge_regression(lines), *claims.judge_masking(levels))
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
+    return Presentation(
         headlines=claims.headline(levels, findings),
         paper=claims.PAPER,
-        ours={"example 1": lines.to_dict(), "example 2": as_numbers(levels)},
         findings=findings,
         tables=(claims.regression_table(lines), claims.masking_table(levels)),
         figures=(
-            claims.draw_regression(lines, job.seed),
+            claims.draw_regression(lines, settings["seed"]),
             claims.draw_masking(levels),
-            claims.draw_codes(images[2].factors, runs[2]),
+            claims.draw_codes(*(np.array(ours["codes"][name]) for name in ("one", "other", "true"))),
         ),
         notes=claims.NOTES,
         terms=claims.TERMS,
@@ -135,7 +144,7 @@ def measure_level(images: MaskedImages, runs: list[dict[str, Array]], seed: int)
     near = partial(measure_nearness, seed=seed)
     pairs = list(combinations(runs, 2))
     onto = [near(run["codes"], images.factors, "rigid", "linear") for run in runs]
-    expected: tuple[Nearness, ...] = ()
+    expected: tuple[PairError, ...] = ()
     least = least_unexplained = None
     if images.visible == 2:
         guess, picture = expected_given_two(images.factors, images.shown)

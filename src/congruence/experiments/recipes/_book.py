@@ -1,0 +1,94 @@
+"""`book`: one page with every definition, theorem, example, table and figure of the papers, and what we get."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from congruence.errors import InputError
+from congruence.experiments.recipes._files import RESULT, read_json
+from congruence.files import write_text
+from congruence.formatting import UNDEFINED, number
+
+CATALOGUE = Path(__file__).with_name("catalogue.toml")
+PAGE = "index.md"
+SIGNS = {"holds": "✓ holds", "fails": "✕ fails", "ambiguous": "≈ ambiguous", "unknown": "? unknown"}
+HEAD = ("item", "what", "implemented in", "paper", "claim", "ours", "status", "result")
+INTRODUCTION = """# The book of results
+
+Every definition, theorem, example, table and figure of the three papers: where it is implemented, what the paper
+prints, what we get, and whether it agrees. This page is made by `congruence reproduce book docs/results` from the
+result folders alone, and a test compares it with them. Each claim has its source, rule and margin in its report;
+`congruence reproduce verify docs/results/NAME` makes claims, tables and figures again from the numbers kept there.
+
+*holds* and *fails*: the whole 95 % interval lies inside, or outside, the limits of the rule. *ambiguous*: part of it
+does. *unknown*: too few numbers, or a premise fails. A dash: nothing to judge, or not implemented. Ours is the number
+that the rule is about, with its interval in brackets. What we make of it is in [What we learned](learned.md).
+"""
+
+
+def read_catalogue() -> list[dict[str, Any]]:
+    """The papers with their items, in the papers' order."""
+    papers: list[dict[str, Any]] = tomllib.loads(CATALOGUE.read_text(encoding="utf-8"))["papers"]
+    return papers
+
+
+def book(folder: str | Path) -> Path:
+    """Write the page about all result folders in a folder, and return its path."""
+    path = Path(folder) / PAGE
+    write_text(path, render_book(Path(folder)))
+    return path
+
+
+def render_book(folder: Path) -> str:
+    """The page as Markdown."""
+    results = {path.parent.name: read_json(path) for path in sorted(folder.glob(f"*/{RESULT}"))}
+    if not results:
+        raise InputError(f"{folder} holds no results: it must have folders with a {RESULT}")
+    found = {name: {one["name"]: one for one in content["findings"]} for name, content in results.items() if content}
+    parts = [INTRODUCTION]
+    for paper in read_catalogue():
+        rows = [row for item in paper["items"] for row in _rows(item, found)]
+        parts += [f"## {paper['name']}", f"*{paper['title']}*", _table(HEAD, rows)]
+        missing = [f"- **{item['item']}**: {item['open']}" for item in paper["items"] if "open" in item]
+        parts += ["What is missing, and what it would take:", "\n".join(missing)]
+    parts += ["## Result folders", _table(("folder", "command", "claims", "verdict"), _folders(results))]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    code, page = item["code"], item.get("page")
+    where = f"`{code}`" if code else "not implemented"
+    about = f"[{item['about']}](../{page})" if page else item["about"]
+    first = (item["item"], about, where, item.get("paper", UNDEFINED))
+    for place, reference in enumerate(item.get("results", ())):
+        folder, _, name = reference.partition(": ")
+        if name not in found.get(folder, {}):
+            raise InputError(f"the catalogue names {reference!r}, which is in no result folder")
+        one = found[folder][name]
+        link = f"[{folder}]({folder}/report.html)"
+        yield (*(first if place == 0 else ("",) * 4), one["claim"], _measured(one), SIGNS[one["status"]], link)
+    if not item.get("results"):
+        yield (*first, UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED)
+
+
+def _measured(finding: Mapping[str, Any]) -> str:
+    if finding["number"] is None:
+        return UNDEFINED
+    value, interval = number(finding["number"], 3), finding["interval"]
+    return value if interval is None else f"{value} ({number(interval[0], 3)} to {number(interval[1], 3)})"
+
+
+def _folders(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for name, content in results.items():
+        statuses = [one["status"] for one in content["findings"]]
+        tally = ", ".join(f"{statuses.count(one)} {one}" for one in SIGNS if one in statuses)
+        command = f"`{content['settings'].get('command', '')}`"
+        yield f"[{name}]({name}/report.html)", command, tally, content["verdict"]
+
+
+def _table(head: tuple[str, ...], rows: Any) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)

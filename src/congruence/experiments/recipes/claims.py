@@ -1,0 +1,152 @@
+"""`Claim`: a statement, its source, and the rule that decides it, declared before the numbers are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from congruence.arrays import Float
+from congruence.formatting import number
+from congruence.result import Finding, Status, combine
+from congruence.stats.intervals import t_interval
+
+NELSON, MATTHES, KIVVA = "Nelson et al. 2026", "Matthes et al. 2026", "Kivva et al. 2022"
+OURS = "our question"
+ANY_CHANGE = "no margin: the sign decides"
+SMOKE = "Not judged: the smoke scale only checks that the code runs."
+
+
+class Estimate(NamedTuple):
+    """A measured value and its 95 % interval, usually over seeds; NaN ends where there are too few."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        value, low, high = (number(one, 2) for one in self)
+        return value if self.low == self.high or math.isnan(self.low) else f"{value} ({low} to {high})"
+
+
+def over_seeds(values: Float | Sequence[float]) -> Estimate:
+    """The mean over seeds with its interval by Student's t; NaN ends below two seeds."""
+    some = np.asarray(values, dtype=float)
+    return Estimate(float(some.mean()) if len(some) else math.nan, *t_interval(some, fewest=2))
+
+
+def difference(first: Sequence[float] | Float, second: Sequence[float] | Float) -> Estimate:
+    """The mean of one sample minus that of another, with its interval by Welch's t; NaN ends below two values each."""
+    from scipy.stats import ttest_ind
+
+    a, b = (np.asarray(one, dtype=float) for one in (first, second))
+    if min(len(a), len(b)) == 0:
+        return Estimate(*[math.nan] * 3)
+    gap = float(a.mean() - b.mean())
+    if min(len(a), len(b)) < 2:
+        return Estimate(gap, math.nan, math.nan)
+    if np.ptp(a) == np.ptp(b) == 0:
+        return Estimate(gap, gap, gap)
+    low, high = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    return Estimate(gap, float(low), float(high))
+
+
+def over_pairs(values: Float | Sequence[float]) -> Estimate:
+    """The mean over pairs of trainings, with the smallest and the largest as the interval: pairs share trainings."""
+    some = [float(value) for value in values]
+    return Estimate(sum(some) / len(some), min(some), max(some)) if some else Estimate(*[math.nan] * 3)
+
+
+def share_of(statuses: Sequence[Status | None]) -> Estimate:
+    """The share of cases for which something holds; the upper end counts those that cannot be decided, too."""
+    known = [one for one in statuses if one is not None]
+    if not known:
+        return Estimate(*[math.nan] * 3)
+    least = known.count("holds") / len(known)
+    return Estimate(least, least, 1 - known.count("fails") / len(known))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A range for a quantity. It holds if the whole interval lies in the range, and fails if all of it lies outside.
+
+    An interval that is partly outside is ambiguous; a number that is undefined, or has no interval, is unknown. A lower
+    limit of 0 must be exceeded: no difference is not a gain.
+    """
+
+    quantity: str
+    low: float = -math.inf
+    high: float = math.inf
+
+    def status(self, measured: Estimate | float) -> Status:
+        """Compare an estimate, or a number that is known exactly, with the range."""
+        _, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
+        if math.isnan(low) or math.isnan(high):
+            return "unknown"
+        if self.low <= low and high <= self.high and not self.low == low == 0:
+            return "holds"
+        return "fails" if high < self.low or low > self.high else "ambiguous"
+
+    def __str__(self) -> str:
+        low, high = (number(one, 3) for one in (self.low, self.high))
+        if math.isinf(self.low):
+            return f"{self.quantity} is at most {high}"
+        if self.low == 0:
+            return f"{self.quantity} is above 0"
+        return f"{self.quantity} is at least {low}" if math.isinf(self.high) else f"{self.quantity}: {low} to {high}"
+
+
+@dataclass(frozen=True)
+class Judgement(Finding):
+    """A finding about a claim: with the claim's source and rule."""
+
+    source: str = ""
+    rule: str = ""
+    margin: str = ""
+    post_hoc: bool = False
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper, or of ours, and the rules that decide it. All rules must hold."""
+
+    name: str
+    statement: str
+    source: str  # the paper and the section
+    rules: tuple[Rule, ...]
+    margin: str  # where the limits come from
+    post_hoc: bool = False  # whether the rule was written, or changed, after numbers were seen
+
+    def about(self, **words: object) -> Claim:
+        """The claim about one data set, model or number of slots: fill in the placeholders of name and statement."""
+        return replace(self, name=self.name.format(**words), statement=self.statement.format(**words))
+
+    def judge(
+        self, *measured: Estimate | float, evidence: str = "", null: float | None = None, unless: str = ""
+    ) -> Judgement:
+        """Judge the claim by one measurement for each rule; `unless` is a reason why it cannot be judged."""
+        statuses = [rule.status(one) for rule, one in zip(self.rules, measured, strict=True)]
+        first = measured[0]
+        value, *interval = first if isinstance(first, Estimate) else (first,)
+        known = interval and not any(map(math.isnan, interval))
+        return Judgement(
+            self.name,
+            self.statement,
+            "unknown" if unless else combine(statuses),
+            evidence=f"{unless} {evidence}".strip(),
+            number=float(value),
+            interval=(float(interval[0]), float(interval[1])) if known else None,
+            null=null,
+            source=self.source,
+            rule="; ".join(map(str, self.rules)) + ".",
+            margin=self.margin,
+            post_hoc=self.post_hoc,
+        )
+
+
+def not_judged(finding: Finding, reason: str = SMOKE) -> Finding:
+    """The same finding with the status "unknown" and the reason for it."""
+    return replace(finding, status="unknown", basis=None, evidence=f"{reason} {finding.evidence}".strip())

@@ -1,0 +1,67 @@
+"""The committed results are those of their numbers, and the book is that of the committed results."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from congruence.errors import InputError
+from congruence.experiments.recipes import verify
+from congruence.experiments.recipes._book import book, read_catalogue, render_book
+from congruence.experiments.recipes._files import NUMBERS, read_json
+from congruence.experiments.recipes.recipe import find_recipe
+
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
+FOLDERS = sorted(path.parent for path in RESULTS.glob("*/result.json"))
+ITEMS = [(paper["name"], item) for paper in read_catalogue() for item in paper["items"]]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_claims_tables_and_figures_are_those_of_the_kept_numbers(folder):
+    settings = read_json(folder / "result.json")["settings"]
+    if hasattr(find_recipe(settings["recipe"]).method(), "run") and not (folder / NUMBERS).exists():
+        pytest.skip("this recipe does not keep its numbers in a file of their own")
+    assert verify(folder) == []
+
+
+def test_the_committed_book_is_that_of_the_committed_results():
+    assert (RESULTS / "index.md").read_text(encoding="utf-8") == render_book(RESULTS)
+
+
+@pytest.mark.parametrize(("paper", "item"), ITEMS, ids=lambda one: one if isinstance(one, str) else one["item"])
+def test_what_implements_an_item_can_be_imported(paper, item):
+    assert item["code"] or item["open"]  # what is not implemented says why
+    if not item["code"]:
+        return
+    module, _, name = item["code"].rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except AttributeError:
+        found = import_module(item["code"])
+    assert found is not None
+    if "page" in item:
+        assert (RESULTS.parent / item["page"]).is_file()
+
+
+def test_the_catalogue_has_every_numbered_item_once():
+    names = [(paper, item["item"]) for paper, item in ITEMS]
+    assert len(set(names)) == len(names)
+    of = {paper: " ".join(item["item"] for name, item in ITEMS if name == paper) for paper, _ in ITEMS}
+    for kind, numbers in (("Table", "1234567"), ("Theorem", "123"), ("Figure A.", "3456")):
+        assert all(f"{kind} {n}".replace(". ", ".") in of["Nelson et al. 2026"] for n in numbers)
+    assert all(f"heorem {n}" in of["Matthes et al. 2026"] for n in "12345")
+    assert all(
+        item in of["Kivva et al. 2022"] for item in ("Theorem 3.9", "Theorem 3.10", "Remark 3.12", "Corollary 3.1")
+    )
+
+
+def test_a_book_without_results_or_with_an_unknown_finding_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="holds no results"):
+        book(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "result.json").write_text('{"findings": [], "settings": {}, "verdict": ""}')
+    with pytest.raises(InputError, match="which is in no result folder"):
+        book(tmp_path)
+    monkeypatch.setattr("congruence.experiments.recipes._book.read_catalogue", lambda: [])
+    assert re.search(r"\[a\]\(a/report.html\)", book(tmp_path).read_text())
