@@ -70,7 +70,8 @@ def test_a_judgement_is_a_finding_with_source_and_rule():
 def test_the_worst_rule_decides():
     both = Claim("x", "X.", "Somebody", (Rule("a", low=0.0), Rule("b", high=1.0)), "none")
     assert both.judge(1.0, 0.5).status == "holds"
-    assert both.judge(1.0, 1.5).status == "fails"
+    failed = both.judge(1.0, 1.5)
+    assert (failed.status, failed.number) == ("fails", 1.5)
     assert both.judge(1.0, around(1.0, 0.1)).status == "ambiguous"
     assert both.judge(1.0, math.nan).status == "unknown"
     assert both.judge(0.0, 1.0).status == "ambiguous"  # no gain, but not a loss

@@ -15,8 +15,12 @@ from congruence.formatting import UNDEFINED, number
 CATALOGUE = Path(__file__).with_name("catalogue.toml")
 PAGE = "index.md"
 SIGNS = {"holds": "✓ holds", "fails": "✕ fails", "ambiguous": "≈ ambiguous", "unknown": "? unknown"}
-HEAD = ("item", "what", "implemented in", "paper", "claim", "ours", "status", "result")
-INTRODUCTION = """# The book of results
+HEAD = ("item, and where it is implemented", "the paper", "claim, **ours**", "status, report")
+INTRODUCTION = """---
+hide: [toc]
+---
+
+# The book of results
 
 Every definition, theorem, example, table and figure of the three papers: where it is implemented, what the paper
 prints, what we get, and whether it agrees. This page is made by `congruence reproduce book docs/results` from the
@@ -60,18 +64,18 @@ def render_book(folder: Path) -> str:
 
 def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     code, page = item["code"], item.get("page")
-    where = f"`{code}`" if code else "not implemented"
+    where = f"`{code}`" if code else "*not implemented*"
     about = f"[{item['about']}](../{page})" if page else item["about"]
-    first = (item["item"], about, where, item.get("paper", UNDEFINED))
+    first = (f"**{item['item']}**: {about}<br>{where}", item.get("paper", UNDEFINED))
     for place, reference in enumerate(item.get("results", ())):
         folder, _, name = reference.partition(": ")
         if name not in found.get(folder, {}):
             raise InputError(f"the catalogue names {reference!r}, which is in no result folder")
         one = found[folder][name]
-        link = f"[{folder}]({folder}/report.html)"
-        yield (*(first if place == 0 else ("",) * 4), one["claim"], _measured(one), SIGNS[one["status"]], link)
+        status = f"[{SIGNS[one['status']]}]({folder}/report.html)<br>{folder}"
+        yield (*(first if place == 0 else ("", "")), f"{one['claim']} **{_measured(one)}**", status)
     if not item.get("results"):
-        yield (*first, UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED)
+        yield (*first, UNDEFINED, UNDEFINED)
 
 
 def _measured(finding: Mapping[str, Any]) -> str:

@@ -127,10 +127,13 @@ class Claim:
     def judge(
         self, *measured: Estimate | float, evidence: str = "", null: float | None = None, unless: str = ""
     ) -> Judgement:
-        """Judge the claim by one measurement for each rule; `unless` is a reason why it cannot be judged."""
+        """Judge the claim by one measurement for each rule; `unless` is a reason why it cannot be judged.
+
+        The number of the judgement is that of the rule that decides: the first with the worst status.
+        """
         statuses = [rule.status(one) for rule, one in zip(self.rules, measured, strict=True)]
-        first = measured[0]
-        value, *interval = first if isinstance(first, Estimate) else (first,)
+        decides = measured[statuses.index(combine(statuses))]
+        value, *interval = decides if isinstance(decides, Estimate) else (decides,)
         known = interval and not any(map(math.isnan, interval))
         return Judgement(
             self.name,
