@@ -115,7 +115,8 @@ def test_the_table_has_teeth(tmp_path):
 
 RECIPES = ROOT / "experiments" / "recipes"
 RECIPE_FILES = sorted((*RECIPES.glob("[!_]*.py"), *RECIPES.glob("*/*.py")))
-RECIPE_NAMES = {path.relative_to(RECIPES).parts[0].removesuffix(".py") for path in RECIPE_FILES} - {"claims", "recipe", "result"}
+SHARED = {"claims", "recipe", "result"}
+RECIPE_NAMES = {path.relative_to(RECIPES).parts[0].removesuffix(".py") for path in RECIPE_FILES} - SHARED
 
 
 @pytest.mark.parametrize("path", RECIPE_FILES, ids=lambda p: str(p.relative_to(RECIPES)))
