@@ -200,7 +200,7 @@ def test_a_model_is_shown_with_the_premises_of_theorem_1(examination, outline):
     assert result.status == "unknown"
     assert result.headlines[-2:] == (
         "The codes are disentangled at 2 points.",
-        "Theorem 1 does not extend this to the domain. Too few rows.",
+        "Theorem 1 is not known to extend this to the domain. Too few rows.",
     )
     text = outline(page(result)).text
     for part in ("It is whole.", "Nothing 5\u00a0% was seen.", "0.97", "50.0", "1.00 %"):
