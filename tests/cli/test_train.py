@@ -225,7 +225,7 @@ def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
     code, _, err = call("evaluate", "runs/ae-0")
     assert (code, "latents.parquet; the training may not be finished" in err) == (2, True)
     code, _, err = call("evaluate", "runs")
-    assert (code, "runs has no config.json, so it is not a run folder" in err) == (2, True)
+    assert (code, "runs is a folder without embedding files; it holds the folders ae-0" in err) == (2, True)
 
 
 def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_path, monkeypatch):

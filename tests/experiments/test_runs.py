@@ -191,5 +191,5 @@ def test_the_folder_of_a_training_is_read_as_a_table_of_its_codes(tmp_path, rng)
     table = read_table(tmp_path / "ae-0")
     assert table.name == "ae-0"
     assert_array_equal(table.values, codes)
-    with pytest.raises(TableError, match="unknown suffix"):
+    with pytest.raises(TableError, match="without embedding files; it holds the folders ae-0"):
         read_table(tmp_path)

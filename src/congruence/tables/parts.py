@@ -55,7 +55,9 @@ def part_files(path: str | os.PathLike[str]) -> list[str]:
         inside = dataset_files(folder) or sorted(map(str, folder.iterdir()))
     files = [one for one in inside if suffix_of(file := as_path(one)) in BY_SUFFIX and file.name[0] not in "._"]
     if not files:
-        raise TableError(f"{folder} is a folder without embedding files; known are {', '.join(SUFFIXES)}")
+        folders = sorted(Path(one).name for one in inside if Path(one).is_dir())
+        hint = f"it holds the folders {listing(folders)}" if folders else f"known are {', '.join(SUFFIXES)}"
+        raise TableError(f"{folder} is a folder without embedding files; {hint}")
     return files
 
 
