@@ -26,7 +26,7 @@ from congruence.result import Status
 _SIMULATIONS = 99  # of the null, so that the test has a level of exactly 1 % for a prior that is known
 LEVEL = 0.01
 _ALTERNATIVES = 20  # simulated samples of each departure
-_ENOUGH = 0.95  # power from which a test that does not refute counts as support
+_ENOUGH = 0.9  # power from which a test that does not refute counts as support
 _REFERENCE = 10_000  # draws that estimate the distribution of the log density
 _DEPARTURES = ("weights", "means", "covariances", "skewness", "log density", "tails")  # tails: heavy or light
 _FITTED_MOMENTS = 3  # the first of these, which EM equalises
