@@ -221,10 +221,10 @@ def render_origin(rows: Sequence[Row]) -> str:
     """Versions, machine and numbers of simulations."""
     if not rows:
         return "*Not simulated yet.*"
-    counts = sorted({int(row["simulations"]) for row in rows if is_measured(row)})
+    counts = [int(row["simulations"]) for row in rows if is_measured(row)]
     origins = dict.fromkeys(f"{row['versions']}; {row['machine']}" for row in rows)
     hours = sum({(row["section"], row["cell"], row["n"]): float(row["cpu_s"] or 0) for row in rows}.values()) / 3600
-    size = f"{' or '.join(map(str, counts))} simulations per cell, {hours:.1f} CPU hours in all."
+    size = f"{min(counts)} to {max(counts)} simulations per cell (see the csv), {hours:.1f} CPU hours in all."
     return f"{size} {' / '.join(origins)}."
 
 
