@@ -5,7 +5,9 @@ import re
 
 import numpy as np
 
+from congruence.document import Cell, Column, Document, Section, Table
 from congruence.maps.nearness import HeldOut, Nearness
+from congruence.report.terminal import render_text
 
 
 def test_csv_gives_back_every_number_exactly(three):
@@ -76,3 +78,16 @@ def test_latex_leaves_groups_a_pair_lacks_empty(make_nearness, make_pair, make_c
     pairs = [make_pair("a", "b"), make_pair("b", "c", groups={"rigid": make_nearness("rigid", 0.5)})]
     line = next(line for line in make_comparison("abc", pairs).to_latex().split("\n") if "b $\\to$ c" in line)
     assert line.strip() == r"b $\to$ c &  &  & 200 ($-$3.000) &  &  &  &  \\"
+
+
+def test_a_crowded_table_keeps_its_words_whole_on_a_terminal_of_80_columns():
+    names = ("identity", "permutation", "rigid", "similarity", "ridge", "linear", "ica")
+    columns = [Column("pair", "text"), Column("verdict", "text"), *(Column(name) for name in names)]
+    row = ["seed0 → seed1", Cell("ambiguous", status="ambiguous"), *("58.0 %" for _ in names)]
+    table = Table("T", columns, [row], brief=True)
+    document = Document("A question", "A headline", "holds", sections=[Section("S", [table])])
+    wide, narrow = render_text(document, 120), render_text(document, 80)
+    assert "≈ ambiguous" in wide
+    assert "≈" in narrow
+    assert "ambiguous" not in narrow
+    assert all(name in narrow for name in names)

@@ -19,13 +19,13 @@ STYLES = {"holds": "green", "fails": "red", "ambiguous": "yellow", "unknown": "d
 
 def show(document: Document, console: Console) -> None:
     """Print the document on a rich console."""
-    for part in _parts(document):
+    for part in _parts(document, console):
         console.print(part, soft_wrap=isinstance(part, str), highlight=False)
 
 
 def show_table(table: Table, console: Console) -> None:
     """Print one table on a rich console."""
-    console.print(_table(table), highlight=False)
+    console.print(_table(table, console), highlight=False)
 
 
 def render_text(document: Document, width: int = 100) -> str:
@@ -37,7 +37,7 @@ def render_text(document: Document, width: int = 100) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def _parts(document: Document) -> Iterator[Any]:
+def _parts(document: Document, console: Console) -> Iterator[Any]:
     yield f"[bold]{_plain(document.headline)}[/bold]"
     if document.details:
         yield _plain(" ".join(document.details))
@@ -48,7 +48,7 @@ def _parts(document: Document) -> Iterator[Any]:
     yield f"{line}  {_plain(document.remark)}".rstrip()
     for block in document.blocks():
         if isinstance(block, Table) and block.brief:
-            yield _table(block)
+            yield _table(block, console)
             if block.note:
                 yield _plain(block.note)
         elif isinstance(block, Findings) and block.brief:
@@ -65,12 +65,27 @@ def _parts(document: Document) -> Iterator[Any]:
         yield f"note: {_plain(note)}"
 
 
-def _table(block: Table) -> Any:
+def _table(block: Table, console: Console) -> Any:
+    """The table; where words would have to be broken, with less space and with marks instead of statuses."""
+    table = _fill(block, crowded=False)
+    unlimited = console.options.update(width=1000)
+    crowded = console.measure(table, options=unlimited).minimum > console.width
+    return _fill(block, crowded=True) if crowded else table
+
+
+def _fill(block: Table, *, crowded: bool) -> Any:
     from rich import box
     from rich.table import Table as RichTable
 
     visible = [i for i, column in enumerate(block.columns) if column.brief and not _drawn_only(block, i)]
-    table = RichTable(title=_plain(block.label), box=box.SIMPLE_HEAD, pad_edge=False, show_header=block.header)
+    table = RichTable(
+        title=_plain(block.label),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0) if crowded else (0, 1),
+        pad_edge=False,
+        show_edge=not crowded,
+        show_header=block.header,
+    )
     for place, column in enumerate(block.columns[i] for i in visible):
         right = column.kind == "number"
         table.add_column(
@@ -83,7 +98,7 @@ def _table(block: Table) -> Any:
     narrow = len(visible) > WIDE  # no room for second lines
 
     def add(row: Any, style: str | None = None) -> None:
-        table.add_row(*(_cell(as_cell(row[i]), narrow) for i in visible), style=style)
+        table.add_row(*(_cell(as_cell(row[i]), narrow, crowded) for i in visible), style=style)
 
     for i, row in enumerate(block.rows[:ROWS]):
         add(row, "bold" if i == block.marked else None)
@@ -100,8 +115,10 @@ def _drawn_only(block: Table, column: int) -> bool:
     return bool(cells) and all(cell.image is not None or cell.figure is not None for cell in cells)
 
 
-def _cell(cell: Cell, narrow: bool) -> str:
-    text = f"{MARKS[cell.status]} {cell.text}" if cell.status else cell.text
+def _cell(cell: Cell, narrow: bool, crowded: bool) -> str:
+    text = cell.text
+    if cell.status:
+        text = MARKS[cell.status] if crowded and text == cell.status else f"{MARKS[cell.status]} {text}"
     return _plain(f"{text} ({cell.below})" if cell.below and not narrow else text)
 
 
