@@ -17,7 +17,7 @@ LAYERS = (  # from the bottom; files at the top level of the package are one box
     ("maps", "report"),
     ("ica", "decoder", "activations"),
     ("align", "metrics", "mixture"),
-    ("translation", "batches", "mechanism"),
+    ("translation", "features", "batches", "mechanism"),
     ("experiments",),
     ("cli",),
 )
