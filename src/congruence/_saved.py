@@ -13,6 +13,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.errors import InputError
 from congruence.files import replacing
+from congruence.guards import open_tensors, parse_json, reading
 from congruence.result import SCHEMA_VERSION
 
 _KEY = "congruence"
@@ -45,7 +46,8 @@ def load(path: str | Path) -> Any:
     if kind not in _LOADERS:
         raise InputError(f"{path} holds {kind!r}, but only files of the kinds {', '.join(_LOADERS)} can be loaded")
     module, name = _LOADERS[kind]
-    return getattr(import_module(module), name)(path)
+    with reading(path, f"a file of the kind {kind!r}"):
+        return getattr(import_module(module), name)(path)
 
 
 def write_saved(
@@ -86,22 +88,17 @@ def read_saved(
 
     Files of version 0.1.0 have no schema version and are accepted; those of a later schema are refused.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get(_KEY, "{}"))
-            if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
-                raise InputError(f"{path} is a safetensors file, but not {what} saved by congruence")
-            if kinds and header["kind"] not in kinds:
-                raise InputError(f"{path} holds {header['kind']!r}, not {what}; open it with congruence.load")
-            written = header.get("schema_version", SCHEMA_VERSION)
-            if type(written) is not int or not 1 <= written <= SCHEMA_VERSION:
-                raise InputError(
-                    f"{path} has schema version {written!r}, but this version of congruence reads {SCHEMA_VERSION} and "
-                    "below: upgrade congruence, or save the file again"
-                )
-            further = optional if set(optional) <= set(file.keys()) else ()
-            return header, {name: file.get_tensor(name) for name in (*names, *further)}
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise InputError(f"cannot read {what} from {path}: {error}") from error
+    with open_tensors(path, what) as file:
+        header = parse_json((file.metadata() or {}).get(_KEY, "{}"), path, what)
+        if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
+            raise InputError(f"{path} is a safetensors file, but not {what} saved by congruence")
+        if kinds and header["kind"] not in kinds:
+            raise InputError(f"{path} holds {header['kind']!r}, not {what}; open it with congruence.load")
+        written = header.get("schema_version", SCHEMA_VERSION)
+        if type(written) is not int or not 1 <= written <= SCHEMA_VERSION:
+            raise InputError(
+                f"{path} has schema version {written!r}, but this version of congruence reads {SCHEMA_VERSION} and "
+                "below: upgrade congruence, or save the file again"
+            )
+        further = optional if set(optional) <= set(file.keys()) else ()
+        return header, {name: file.get_tensor(name) for name in (*names, *further)}

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
+from congruence.errors import InputError
 from congruence.files import replacing
+from congruence.guards import open_tensors
 
 Arrays = dict[str, Array]
 
@@ -44,14 +46,12 @@ class Parts:
         return whole
 
     def _read(self, path: Path) -> Arrays | None:
-        from safetensors import SafetensorError, safe_open
-
         try:
-            with safe_open(path, framework="numpy") as file:
+            with open_tensors(path, "a part") as file:
                 if (file.metadata() or {}).get("settings") != self._digest():
                     return None
                 return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is not a mapping
-        except (OSError, SafetensorError):  # absent or damaged: computed again
+        except InputError:  # absent or damaged: computed again
             return None
 
     def _write(self, path: Path, arrays: Arrays) -> None:

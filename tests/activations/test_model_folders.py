@@ -6,6 +6,7 @@ import pytest
 
 from congruence.activations.hub import check_model_folder
 from congruence.errors import InputError
+from congruence.guards import SETTINGS_BYTES
 
 
 @pytest.fixture
@@ -54,10 +55,10 @@ def test_an_index_may_name_only_weights_of_its_folder(folder, shards, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "damaged or not JSON"),
-        ("[" * 100_000, "damaged or not JSON"),
+        ("{", "config.json, it may be damaged: it is not JSON"),
+        ("[" * 100_000, "config.json, it may be damaged: it is nested too deeply"),
         ("[1]", "holds a list"),
-        (" " * (2**22 + 1), "too many for a settings file"),
+        (" " * (SETTINGS_BYTES + 1), "too many for settings"),
     ],
 )
 def test_configs_that_are_none_are_refused(folder, text, says):

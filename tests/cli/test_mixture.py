@@ -263,7 +263,7 @@ def test_a_model_of_ones_own_is_examined(own, call):
         ([], "needs run folders, or --prior"),
         (["--codes", "draws.npy"], "which needs --prior"),
         (["runs", "--prior", "prior.npz"], "leave out the run folders, or --prior"),
-        (["--prior", "draws.npy"], "cannot be read as a .npz file"),
+        (["--prior", "draws.npy"], "cannot read a prior (.npz) from draws.npy"),
         (["--prior", "prior.npz", "--decoder", "nothing:load"], "no module 'nothing'"),
         (["--prior", "prior.npz", "--json", "prior.npz"], "--json prior.npz must end in .json"),
         (["--prior", "prior.npz", "--codes-are", "modes"], "codes_are must be one of"),

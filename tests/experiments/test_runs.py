@@ -100,7 +100,7 @@ def test_lines_after_a_checkpoint_are_dropped(run):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [(b"{oops\n", "line 2 of .*metrics.jsonl is not JSON"), (b"3\n", "line 2 .* not a JSON object")],
+    [(b"{oops\n", "line 2 of a log from .*metrics.jsonl, .* is not JSON"), (b"3\n", "line 2 .* not a JSON object")],
 )
 def test_damage_inside_the_metrics_is_refused(line, message, run):
     run.log(step=1)
@@ -113,11 +113,11 @@ def test_damage_inside_the_metrics_is_refused(line, message, run):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"kind": "congruence ru', "config.json is not JSON; it is damaged or truncated"),
-        ("[1]", "is not a JSON object"),
+        ('{"kind": "congruence ru', "config.json, it may be damaged: it is not JSON"),
+        ("[1]", "must hold a JSON object"),
         ('{"kind": "a model", "config": {}}', "was not written by congruence: its kind is 'a model'"),
         ('{"kind": "congruence run", "version": 9, "config": {}}', "is a run of version 9; this congruence reads 1"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "config.json, it may be damaged: it is nested too deeply"),
     ],
 )
 def test_truncated_and_foreign_folders_are_refused(text, message, run):

@@ -148,7 +148,7 @@ def test_a_key_is_for_the_files_that_have_names(tmp_path, rng):
 def test_damaged_folders_are_refused(tmp_path, weights):
     folder = saelens(tmp_path / "a", weights)
     (folder / "cfg.json").write_text("[1]")
-    with pytest.raises(ValueError, match="no JSON object"):
+    with pytest.raises(ValueError, match="must hold a JSON object"):
         read_dictionary(folder)
     (folder / "cfg.json").write_text("{")
     with pytest.raises(ValueError, match="cannot read"):

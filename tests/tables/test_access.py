@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from congruence import guards
 from congruence.errors import MissingDependencyError, TableError
 from congruence.tables import SUFFIXES, Table, access, read_table, write_table
 from congruence.tables.formats import BY_SUFFIX, WRITABLE
@@ -68,7 +69,7 @@ def test_an_empty_file_is_said_to_be_empty(tmp_path, suffix):
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", X)
-    monkeypatch.setattr(access.os, "access", lambda *args: False)
+    monkeypatch.setattr(guards.os, "access", lambda *args: False)
     with pytest.raises(TableError, match=r"x.npy cannot be read: permission denied"):
         read_table(tmp_path / "x.npy")
 
@@ -171,17 +172,17 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, suffix
 
 
 def test_memory_that_runs_out_is_said(tmp_path):
-    with pytest.raises(TableError, match=r"x.npy does not fit in memory: 8 GB"), access.reading(Path("x.npy")):
+    with pytest.raises(TableError, match=r"x.npy does not fit in memory: 8 GB"), guards.reading(Path("x.npy")):
         raise MemoryError("8 GB")
 
 
 def test_an_interruption_is_not_a_damaged_file():
-    with pytest.raises(KeyboardInterrupt), access.reading(Path("x.npy")):
+    with pytest.raises(KeyboardInterrupt), guards.reading(Path("x.npy")):
         raise KeyboardInterrupt
 
 
 def test_an_error_without_words_is_told_by_its_kind():
-    with pytest.raises(TableError, match="it may be damaged: EOFError"), access.reading(Path("x.npy")):
+    with pytest.raises(TableError, match="it may be damaged: EOFError"), guards.reading(Path("x.npy")):
         raise EOFError
 
 

@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 import warnings
 
 import h5py
@@ -130,11 +132,24 @@ def test_what_hdf5_does_not_survive_in_a_child_is_refused(tmp_path, refused, mon
     refused(tmp_path / "x.h5ad", f"is damaged: {complaint}")
 
 
-def test_where_no_child_can_be_started_files_are_read_without_inspection(tmp_path, monkeypatch):
+@pytest.mark.parametrize("executable", [None, "/nowhere/python", "/bin/false"])
+def test_where_no_child_can_be_started_nothing_is_read(tmp_path, refused, monkeypatch, executable):
     save_h5ad(tmp_path / "x.h5ad").close()
-    for executable in (None, str(tmp_path / "nowhere"), "/bin/false"):
-        monkeypatch.setattr("congruence.tables._hdf5.sys.executable", executable)
-        np.testing.assert_array_equal(read_table(tmp_path / "x.h5ad").values, X)
+    monkeypatch.setattr("congruence.tables._hdf5.sys.executable", executable)
+    refused(tmp_path / "x.h5ad", "is not read, because it has to be inspected by a process of its own first")
+
+
+def test_a_limit_of_the_system_below_our_own_does_not_stop_the_inspection(tmp_path):
+    path = tmp_path / "x.h5ad"
+    with save_h5ad(path) as store:
+        del store["X"]
+        store["X"] = h5py.SoftLink("/obs")
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))\n"
+        f"from congruence.tables import read_table; read_table({str(path)!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "X is a link to /obs, which is not followed" in done.stderr
 
 
 def test_the_inspection_reads_what_the_reader_will(tmp_path, capsys, monkeypatch):

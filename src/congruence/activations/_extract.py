@@ -21,11 +21,11 @@ from congruence.activations.pretrained import Pieces, Pretrained, Tokenizer, as_
 from congruence.arrays import finite_rows, listing
 from congruence.checks import check_integer, require
 from congruence.errors import CongruenceWarning, InputError
+from congruence.guards import suffix_of
 from congruence.options import takes
 from congruence.progress import Progress
 from congruence.rows.devices import full_precision, kernels, training_device
 from congruence.tables import Table, check_table_path, read_table
-from congruence.tables.access import suffix_of
 from congruence.tables.columns import PREFIX
 from congruence.tables.table import concatenate_labels
 

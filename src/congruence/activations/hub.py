@@ -5,9 +5,9 @@ Nothing in a folder is run or unpickled: weights must be safetensors, and settin
 
 from __future__ import annotations
 
-import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from typing import Any
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import InputError
-from congruence.tables.access import first_sentence
+from congruence.guards import check_readable, first_sentence, is_file, parse_json, read_object, reading
 
 CONFIG, TOKENIZER, PIXELS = "config.json", "tokenizer.json", "preprocessor_config.json"
 INDEX = "model.safetensors.index.json"
-CONFIG_BYTES = 2**22  # of a settings file; a vocabulary may be larger
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+OWN_CODE = (None, "eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")  # of transformers and torch
 HUB = "https://huggingface.co"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -150,37 +150,39 @@ def check_model_folder(folder: Path) -> dict[str, Any]:
 
 def check_settings(folder: Path) -> dict[str, Any]:
     """Return the config of a model folder; refuse one that asks to run code or is only an adapter."""
-    if not (folder / CONFIG).is_file():
+    if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}; give a folder written by save_pretrained of transformers")
+    check_readable(folder, folder=True, links=True)
     for path in sorted(folder.glob("*config.json")):
-        if "auto_map" in read_settings(path):
-            raise InputError(f"{path} asks to run its own code (auto_map), which congruence never does")
+        for name, value in _entries(read_settings(path)):
+            if name == "auto_map":
+                raise InputError(f"{path} asks to run its own code (auto_map), which congruence never does")
+            if name.strip("_").endswith(("_implementation", "_implementation_internal")) and value not in OWN_CODE:
+                raise InputError(f"{path} asks to run code from elsewhere ({name}), which congruence never does")
     if (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} has only an adapter; merge it into its base model and save the result")
     return read_settings(folder / CONFIG)
 
 
+def _entries(settings: Any) -> Iterator[tuple[str, Any]]:
+    """The names and values of settings, also of settings inside of settings."""
+    for name, value in settings.items() if isinstance(settings, dict) else enumerate(settings):
+        yield str(name), value
+        if isinstance(value, dict | list):
+            yield from _entries(value)
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """Read a small JSON object."""
-    try:
-        if path.stat().st_size > CONFIG_BYTES:
-            raise InputError(f"{path} has {path.stat().st_size} bytes, too many for a settings file")
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is damaged or not JSON: {first_sentence(error)}") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"{path} must hold a JSON object, but holds a {type(settings).__name__}")
-    return settings
+    return read_object(path, "settings")
 
 
-def check_weights(folder: Path) -> None:
-    """Refuse a folder without safetensors weights, or whose index names files that are elsewhere or missing."""
+def check_weights(folder: Path) -> list[Path]:
+    """Return the weights of a folder; refuse one without safetensors, or whose index names files that are elsewhere."""
     whole, index = folder / "model.safetensors", folder / INDEX
-    if whole.is_file():
-        return
-    if not index.is_file():
+    if is_file(whole):
+        return [whole]
+    if not is_file(index):
         pickled = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLED)
         has = f", but {listing(pickled)}, which may run code when unpickled" if pickled else ""
         raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
@@ -189,9 +191,10 @@ def check_weights(folder: Path) -> None:
     foreign = sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors"))
     if foreign or not names:
         raise InputError(f"{index} must name .safetensors files of its own folder, not {listing(foreign) or 'none'}")
-    missing = sorted(name for name in names if not (folder / name).is_file())
+    missing = sorted(name for name in names if not is_file(folder / name))
     if missing:
         raise InputError(f"{folder} lacks {listing(missing)}, listed in its index")
+    return [folder / name for name in sorted(names)]
 
 
 def module_folders(folder: Path) -> list[tuple[str, Path]]:
@@ -200,13 +203,11 @@ def module_folders(folder: Path) -> list[tuple[str, Path]]:
     Modules have the names of Python classes, which are compared and never imported.
     """
     path = folder / MODULES
-    if not path.is_file():
+    if not is_file(path):
         return []
-    try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path, "modules"):
+        listed = parse_json(path.read_bytes(), path, "modules")
         found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in listed]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path} is damaged: {first_sentence(error)}") from error
     for kind, home in found:
         if kind not in KNOWN:
             raise InputError(f"{path} has a module {kind!r}; supported are {', '.join(KNOWN)}")

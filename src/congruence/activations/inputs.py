@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +17,11 @@ import numpy as np
 from congruence.activations._options import ExtractOptions
 from congruence.arrays import Array, listing, to_numpy
 from congruence.checks import check_choice
-from congruence.errors import CongruenceError, InputError
+from congruence.errors import InputError
+from congruence.guards import PIXEL_BYTES, check_readable, first_sentence, is_file, open_archive, reading, suffix_of
 from congruence.memory import check_fits
 from congruence.tables import as_table, is_table, read_row_columns, read_table
-from congruence.tables.access import check_readable, first_sentence, npy_header, reading, suffix_of
+from congruence.tables.access import npy_header, read_npz_arrays
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the only ones that Pillow may try
@@ -174,7 +174,7 @@ def image_inputs(
 
 def image_paths(folder: Path) -> list[Path]:
     """The images in a folder and its subfolders, in the order of their names."""
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and is_file(path))
 
 
 def read_images(paths: Sequence[Path], size: int | None = None, process: Any = None) -> Array:
@@ -182,8 +182,12 @@ def read_images(paths: Sequence[Path], size: int | None = None, process: Any = N
 
     With `process`, an image processor of transformers, they are what that returns.
     """
+    if not paths:
+        raise InputError("there are no images to read")
+    first = _read_image(size, process, paths[0])
+    check_fits(paths[0].parent, 2 * len(paths) * first.nbytes, f"{len(paths)} images", "; give a smaller size")
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoding releases the GIL
-        images = list(pool.map(partial(_read_image, size, process), paths))
+        images = [first, *pool.map(partial(_read_image, size, process), paths[1:])]
     for path, image in zip(paths, images, strict=True):
         if image.shape != images[0].shape:
             here, there = (f"{i.shape[2]} x {i.shape[1]}" for i in (image, images[0]))
@@ -194,19 +198,15 @@ def read_images(paths: Sequence[Path], size: int | None = None, process: Any = N
 def _read_image(size: int | None, process: Any, path: Path) -> Array:
     from PIL import Image
 
-    try:
-        with Image.open(path, formats=FORMATS) as file:
-            image = _rgb(file)
-            if size is not None:
-                image = _square(image, size, Image.Resampling.BICUBIC)
-            if process is not None:
-                return _processed(process, image)
-            pixels: Array = np.asarray(image).transpose(2, 0, 1)
-            return pixels
-    except CongruenceError:
-        raise
-    except Exception as error:  # on damaged bytes Pillow raises many kinds, SyntaxError and struct.error included
-        raise InputError(f"{path} is damaged or not an image: {first_sentence(error)}") from error
+    with reading(path, "an image"), Image.open(path, formats=FORMATS) as file:
+        check_fits(path, PIXEL_BYTES * file.size[0] * file.size[1], "the image")
+        image = _rgb(file)
+        if size is not None:
+            image = _square(image, size, Image.Resampling.BICUBIC)
+        if process is not None:
+            return _processed(process, image)
+        pixels: Array = np.asarray(image).transpose(2, 0, 1)
+        return pixels
 
 
 def _processed(process: Any, image: Any) -> Array:
@@ -281,23 +281,21 @@ def _read_array(path: Path, key: str | None) -> tuple[Any, Any, str | None]:
                 raise InputError(f"{path} holds Python objects, which are never unpickled; save it as numbers")
             return np.load(path, mmap_mode="r", allow_pickle=False), None, None
     if suffix_of(path) == ".npz":
-        check_readable(path, folder=False)
-        with reading(path):
-            return *_read_npz(path, key), None
+        return *_read_npz(path, key), None
     table = read_table(path, key=key)
     return table.values, table.ids, table.id_name
 
 
 def _read_npz(path: Path, key: str | None) -> tuple[Any, Any]:
-    with zipfile.ZipFile(path) as archive:
-        check_fits(path, sum(info.file_size for info in archive.infolist()))
-    with np.load(path, allow_pickle=False) as arrays:
-        names = [name for name in arrays.files if name != "ids"]
-        if key is None and len(names) != 1:
-            raise InputError(f"{path} holds several arrays ({listing(names, 10)}); choose one with key")
-        if key is not None and key not in names:
-            raise InputError(f"{path} holds no array {key!r}; it holds {listing(names, 10)}")
-        return arrays[key or names[0]], arrays["ids"] if "ids" in arrays.files else None
+    check_readable(path)
+    with open_archive(path) as archive:
+        names = [name[:-4] for name in archive.namelist() if name.endswith(".npy") and name != "ids.npy"]
+    if key is None and len(names) != 1:
+        raise InputError(f"{path} holds several arrays ({listing(names, 10)}); choose one with key")
+    if key is not None and key not in names:
+        raise InputError(f"{path} holds no array {key!r}; it holds {listing(names, 10)}")
+    arrays = read_npz_arrays(path, (chosen := key or names[0], "ids"))
+    return arrays[chosen], arrays.get("ids")
 
 
 def _slicer(array: Any) -> Callable[[int, int], Any]:

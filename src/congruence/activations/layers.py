@@ -12,7 +12,7 @@ from congruence.activations.pooling import Pooled, Pooling, pool
 from congruence.arrays import listing
 from congruence.checks import check_choice
 from congruence.errors import CongruenceError, InputError
-from congruence.tables.access import first_sentence
+from congruence.guards import first_sentence
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from congruence.activations.hub import (
     TOKENIZER,
     HubModel,
     check_model_folder,
+    check_weights,
     find_model,
     is_hub_name,
     module_folders,
@@ -23,7 +25,8 @@ from congruence.activations.hub import (
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import CongruenceWarning, InputError
-from congruence.tables.access import first_sentence
+from congruence.guards import MODEL_NUMBERS, MODEL_TENSORS, first_sentence, is_file, is_folder, open_tensors
+from congruence.memory import check_fits
 
 Pieces = Sequence[Sequence[Mapping[str, str]]]  # of each text and token: the columns "token" and "context"
 
@@ -136,7 +139,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
         The 40 hex digits of a commit of the hub; see `find_model`.
     """
     hub, name = None, str(folder)
-    if not Path(folder).is_dir() and is_hub_name(str(folder)):
+    if not is_folder(folder) and is_hub_name(str(folder)):
         hub = find_model(str(folder), revision)
         folder = hub.folder
     elif revision is not None:
@@ -149,7 +152,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
     transformers = require("transformers", "a folder of a model", "extract")
     with _quiet(transformers):
         model = _model(transformers, folder, config | ({"architectures": None} if modules else {}))
-        tokenize = _tokenizer(transformers, folder, model) if (folder / TOKENIZER).is_file() else None
+        tokenize = _tokenizer(transformers, folder, model) if is_file(folder / TOKENIZER) else None
     if modules:
         model, tokenize = _sentence_model(model, tokenize, root, modules)
     found = Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub=hub, name=name)
@@ -200,7 +203,10 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
             settings.mask_ratio = 0.0
         options = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
         options["ignore_mismatched_sizes"] = True  # refused below, by name
-        model, loaded = kind.from_pretrained(str(folder), config=settings, **options, **safe)
+        with _within_weights(folder):
+            model, loaded = kind.from_pretrained(str(folder), config=settings, **options, **safe)
+    except InputError:
+        raise
     except Exception as error:  # damaged folders raise anything
         raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
     missing = sorted(loaded["missing_keys"])
@@ -218,6 +224,47 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
             "weights and config must belong to the same model"
         )
     return model.eval()
+
+
+@contextlib.contextmanager
+def _within_weights(folder: Path) -> Iterator[None]:
+    """Stop the construction of a model as soon as it has far more parts than the folder has weights for."""
+    from torch.nn.modules import module as registry
+
+    tensors, numbers = MODEL_TENSORS, MODEL_NUMBERS
+    for path in check_weights(folder):
+        with open_tensors(path, "weights") as file:
+            names = list(file.keys())
+            tensors += 4 * len(names)
+            numbers += 4 * sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+    left = {"parts": 10 * tensors, "tensors": tensors, "numbers": numbers}
+
+    def spend(**amounts: int) -> None:
+        for what, amount in amounts.items():
+            left[what] -= amount
+            if left[what] < 0:
+                raise InputError(
+                    f"{folder} is not built: its config asks for a model with far more {what} than its weights have"
+                )
+
+    def add_parameter(module: Any, name: str, value: Any) -> None:
+        if value is not None:
+            spend(tensors=1, numbers=value.numel())
+
+    def add_buffer(module: Any, name: str, value: Any) -> None:
+        if value is not None:
+            check_fits(folder, value.numel() * value.element_size(), f"the buffer {name} of the model")
+
+    hooks = [
+        registry.register_module_parameter_registration_hook(add_parameter),
+        registry.register_module_buffer_registration_hook(add_buffer),
+        registry.register_module_module_registration_hook(lambda module, name, part: spend(parts=1)),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _tokenizer(transformers: Any, folder: Path, model: Any) -> Tokenizer:

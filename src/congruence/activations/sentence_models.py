@@ -11,6 +11,7 @@ from torch import nn
 
 from congruence.activations.hub import PROMPTS, TEXT, check_weights, read_settings
 from congruence.errors import InputError
+from congruence.guards import reading
 
 EMBEDDING = "embedding"  # the layer whose output is the embedding of a text
 SENTENCE = "sentence_embedding"  # what modules after the pooling read and write
@@ -188,7 +189,9 @@ def _with_weights(module: Any, folder: Path) -> Any:
     from safetensors.torch import load_file
 
     check_weights(folder)
-    module.load_state_dict({name: value.float() for name, value in load_file(folder / "model.safetensors").items()})
+    with reading(path := folder / "model.safetensors", "weights"):
+        weights = {name: value.float() for name, value in load_file(path).items()}
+    module.load_state_dict(weights)
     return module
 
 

@@ -95,6 +95,10 @@ def main() -> None:
             build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
         _stop(str(error), 2)
+    except OSError as error:  # of a name that is too long, a folder that may not be searched, a disk that fails
+        if error.filename is None or os.environ.get("CONGRUENCE_DEBUG"):
+            raise
+        _stop(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}", 2)
     except MemoryError:
         _stop("not enough memory for this input; use fewer rows or runs at a time", 2)
     except KeyboardInterrupt:  # outside a command

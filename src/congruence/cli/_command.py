@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 import typer
 
 from congruence.errors import CongruenceWarning, InputError
+from congruence.guards import check_unchanged, forget_files
 from congruence.options import OUTPUT, option, reading
 from congruence.progress import Progress, show_progress
 
@@ -153,8 +154,10 @@ def working(outputs: _Quiet) -> Iterator[Progress]:
     """Yield progress(what, done, total), drawn on a terminal; print warnings of this package at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CongruenceWarning)
+        forget_files()
         with show_progress(outputs.quiet) as progress:
             yield progress
+        check_unchanged()
     _WARNED[:] = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, CongruenceWarning))
 
 

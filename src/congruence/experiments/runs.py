@@ -10,13 +10,12 @@ ignored when it is read, and removed when the next one is written. Nothing is un
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -27,6 +26,8 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import CongruenceWarning, InputError
 from congruence.files import LOCK, check_writable, replacing, system_reason, write_text
+from congruence.guards import is_file, is_folder, open_tensors, parse_json, read_object, reading
+from congruence.memory import check_fits
 from congruence.result import json_text
 from congruence.tables import Table, read_table, write_table
 from congruence.tables.read import CODES
@@ -37,7 +38,6 @@ EXAMPLES, POSTERIOR = "examples.safetensors", "posterior.safetensors"
 FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES, POSTERIOR)
 DERIVED = ("checksum", "discrete_codes")  # entries of a config that differ only if others do
 KIND, VERSION = "congruence run", 1
-LARGEST = 16 * 2**20  # bytes of a JSON file
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
 
 
@@ -60,29 +60,30 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         """The machine and the versions with which the run was started."""
-        return _read_json(self.folder / ENVIRONMENT)
+        return read_object(self.folder / ENVIRONMENT, "a description of the machine")
 
     def log(self, **numbers: float | int | str | None) -> None:
         """Append one line to metrics.jsonl; NaN and infinity become null."""
         line = json.dumps({key: _plain(value) for key, value in numbers.items()}, allow_nan=False)
         path = check_writable(self.folder / METRICS)
-        with _system_errors(path, "write to"), path.open("ab+") as file:
-            _remove_truncated_line(file)
-            file.write(line.encode() + b"\n")
+        try:
+            with path.open("ab+") as file:
+                _remove_truncated_line(file)
+                file.write(line.encode() + b"\n")
+        except OSError as error:
+            raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl, except a truncated last one."""
         path = self.folder / METRICS
-        if not path.exists():
+        if not is_file(path):
             return []
-        with _system_errors(path, "read"):
+        with reading(path, "a log"):
+            check_fits(path, path.stat().st_size)
             *lines, _truncated = path.read_bytes().split(b"\n")
         entries = []
         for number, line in enumerate(lines, start=1):
-            try:
-                entry = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"line {number} of {path} is not JSON; the file is damaged") from error
+            entry = parse_json(line, path, f"line {number} of a log")
             if not isinstance(entry, dict):
                 raise InputError(f"line {number} of {path} is not a JSON object; congruence did not write it")
             entries.append(entry)
@@ -189,11 +190,11 @@ def _difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 def open_run(folder: str | Path) -> Run:
     """Open a run folder to read it or to resume it; other and damaged folders are refused."""
     folder = Path(folder)
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InputError(f"there is no run folder {folder}")
-    if not (folder / CONFIG).is_file():
+    if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}, so it is not a run folder")
-    content = _read_json(folder / CONFIG)
+    content = read_object(folder / CONFIG, "the config of a run")
     if content.get("kind") != KIND or not isinstance(content.get("config"), dict):
         raise InputError(f"{folder / CONFIG} was not written by congruence: its kind is {content.get('kind')!r}")
     if content.get("version") != VERSION:
@@ -226,16 +227,11 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any], about: str = "") -
 
 def read_arrays(path: str | Path) -> tuple[dict[str, Array], str]:
     """Read a file of `write_arrays`: the arrays, and the text about them."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is not a mapping
-            return arrays, (file.metadata() or {}).get("about", "")
-    except FileNotFoundError as error:
-        raise InputError(f"there is no {path}; the training may not be finished") from error
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read arrays from {path}: {error}") from error
+    if not is_file(path):
+        raise InputError(f"there is no {path}; the training may not be finished")
+    with open_tensors(path, "arrays") as file:
+        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is not a mapping
+        return arrays, (file.metadata() or {}).get("about", "")
 
 
 def describe_environment() -> dict[str, Any]:
@@ -253,29 +249,6 @@ def describe_environment() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "packages": versions,
     }
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    with _system_errors(path, "read"):
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{path} has more than {LARGEST} bytes; congruence did not write it")
-        text = path.read_bytes()
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON; it is damaged or truncated") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} is not a JSON object; congruence did not write it")
-    return found
-
-
-@contextlib.contextmanager
-def _system_errors(path: Path, verb: str) -> Iterator[None]:
-    """Turn an OSError inside the block into an InputError that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot {verb} {path}: {system_reason(error) or error}") from error
 
 
 def _remove_truncated_line(file: Any) -> None:

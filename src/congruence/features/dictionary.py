@@ -6,7 +6,6 @@ EleutherAI's sparsify (``sae.safetensors``), each with a ``cfg.json``; and compo
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,13 +17,13 @@ import numpy as np
 
 from congruence.arrays import Array, as_matrix, on_sphere, to_numpy
 from congruence.errors import InputError, TableError
+from congruence.guards import is_file, open_tensors, read_object
 from congruence.tables import as_table
 from congruence.tables.address import as_path
 
 WEIGHTS = ("sae_weights.safetensors", "sae.safetensors")  # of SAELens and of sparsify
 DECODERS = ("W_dec", "decoder.weight")  # usual names of the features; nn.Linear stores the second as (d, m)
 KINDS = ("linear", "relu", "jumprelu", "topk")
-CONFIG_BYTES = 10**6
 LEAST_NORM = 1e-6  # of a live feature, as a share of the median
 
 
@@ -130,7 +129,7 @@ def read_dictionary(x: Any, *, name: str | None = None, key: str | None = None, 
 
 
 def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -> Dictionary:
-    weights = next((path / file for file in WEIGHTS if (path / file).is_file()), None)
+    weights = next((path / file for file in WEIGHTS if is_file(path / file)), None)
     inside = sorted(file.parent.name for name in WEIGHTS for file in path.glob(f"*/{name}"))
     if weights is None and inside:
         raise InputError(f"{path} holds several dictionaries; give one of the folders in it: {', '.join(inside[:8])}")
@@ -157,13 +156,8 @@ def _read_named(path: Path, key: str | None) -> tuple[Any, bool]:
 
 
 def _read_tensors(path: Path, name: str, key: str | None, transpose: bool, config: Mapping[str, Any]) -> Dictionary:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header, names = file.metadata() or {}, tuple(file.keys())
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+    with open_tensors(path, "a dictionary") as file:
+        header, names = file.metadata() or {}, tuple(file.keys())
     if "congruence" in header and '"ica"' in header["congruence"]:
         from congruence.ica.estimator import load_ica
 
@@ -177,17 +171,7 @@ def _read_tensors(path: Path, name: str, key: str | None, transpose: bool, confi
 
 
 def _config(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > CONFIG_BYTES:
-            raise InputError(f"{path} is larger than {CONFIG_BYTES} bytes, so it is not the configuration of an SAE")
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
-    if not isinstance(config, dict):
-        raise InputError(f"{path} does not hold the configuration of an SAE: it is no JSON object")
-    return config
+    return read_object(path, "the configuration of an SAE") if is_file(path) else {}
 
 
 def _read_encoder(
@@ -240,13 +224,8 @@ def _activation(config: Mapping[str, Any], sparsify: bool) -> tuple[str | None, 
 
 def _tensor(path: Path, name: str) -> Array:
     """One tensor of a safetensors file in float32; numpy has no bfloat16, so torch reads it where it is installed."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt" if find_spec("torch") else "numpy") as file:
-            values = to_numpy(file.get_tensor(name)).astype(np.float32)
-    except (OSError, SafetensorError, TypeError, ValueError) as error:
-        raise InputError(f"cannot read {name} from {path}: {error}") from error
+    with open_tensors(path, name, "pt" if find_spec("torch") else "numpy") as file:
+        values = to_numpy(file.get_tensor(name)).astype(np.float32)
     if not np.isfinite(values).all():
         raise InputError(f"{path}: {name} has NaN or infinite values")
     return values

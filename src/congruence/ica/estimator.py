@@ -17,6 +17,7 @@ from congruence.arrays import as_matrix, is_dask, is_tensor, listing, row_chunks
 from congruence.checks import check_choice
 from congruence.errors import CongruenceWarning, InputError
 from congruence.files import replacing
+from congruence.guards import open_tensors, parse_json
 from congruence.ica.components import (
     MAX_ITER,
     STARTS,
@@ -393,22 +394,17 @@ def load_ica(path: str | Path) -> ICA:
     path : str or Path
         A safetensors file.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get("congruence", "{}"))
-            if not isinstance(header, dict) or header.get("kind") != "ica":
-                raise InputError(f"{path} is a safetensors file, but not components saved by congruence")
-            version = header.get("schema_version", header.get("version"))  # 0.1.0 wrote "version"
-            if version != SCHEMA_VERSION:
-                raise InputError(
-                    f"{path} has schema version {version!r}, but this version of congruence reads {SCHEMA_VERSION}"
-                )
-            parts = {name: file.get_tensor(name) for name in ARRAYS}
-            more = {name: file.get_tensor(name) for name in OPTIONAL if name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise InputError(f"cannot read components from {path}: {error}") from error
+    with open_tensors(path, "components") as file:
+        header = parse_json((file.metadata() or {}).get("congruence", "{}"), path, "components")
+        if not isinstance(header, dict) or header.get("kind") != "ica":
+            raise InputError(f"{path} is a safetensors file, but not components saved by congruence")
+        version = header.get("schema_version", header.get("version"))  # 0.1.0 wrote "version"
+        if version != SCHEMA_VERSION:
+            raise InputError(
+                f"{path} has schema version {version!r}, but this version of congruence reads {SCHEMA_VERSION}"
+            )
+        parts = {name: file.get_tensor(name) for name in ARRAYS}
+        more = {name: file.get_tensor(name) for name in OPTIONAL if name in file.keys()}  # noqa: SIM118
     damaged = f"{path} does not hold components: its header is damaged"
     _check_parts(parts, more, path)
     params, known = header.get("params"), ICA().get_params()

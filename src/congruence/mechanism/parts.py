@@ -141,7 +141,8 @@ class HatTree:
         notes = []
         if sum(sizes) != k:
             notes.append("At this tolerance the outputs do not split, so all directions form one part.")
-            outputs, sizes, spans = (np.sort(np.concatenate(outputs)),), [k], [np.eye(k)]
+            every = np.sort(np.concatenate(outputs)) if outputs else np.arange(len(self.rows))  # if all are faint
+            outputs, sizes, spans = (every,), [k], [np.eye(k)]
         # Eigenvectors from the largest eigenvalue down; the first `size` of them span the part.
         parts = [
             self.back @ np.linalg.eigh(span)[1][:, ::-1][:, :size] for span, size in zip(spans, sizes, strict=True)

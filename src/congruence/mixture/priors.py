@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,8 @@ import numpy as np
 from congruence.arrays import Array, Float, as_matrix, listing, to_numpy
 from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
+from congruence.guards import PRIOR_BYTES
+from congruence.tables.access import read_npz_arrays
 
 FLAT = 1e-12  # relative to the largest variance of the mixture: directions with less variance are degenerate
 _WEIGHT_SUM_ERROR = 1e-4  # models store weights in float32
@@ -22,7 +22,6 @@ _COVARIANCE_ERROR = 1e-5  # relative to the largest entry: asymmetry, or a negat
 LOG_2PI = math.log(2 * math.pi)
 _FIELDS = ("weights", "means", "covariances")
 FITS = ("", "full", "diag", "spherical", "tied")
-_LARGEST_FILE = 2**28  # bytes of the arrays of a prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,15 +124,7 @@ class GaussianMixture:
     @classmethod
     def from_file(cls, path: str | Path) -> GaussianMixture:
         """Read `weights`, `means`, `covariances` and perhaps `fitted` from a .npz file, which is never unpickled."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                size = sum(info.file_size for info in archive.infolist())
-            if size > _LARGEST_FILE:
-                raise InputError(f"prior {path} holds {size} bytes; at most {_LARGEST_FILE} are read")
-            with np.load(path, allow_pickle=False) as parts:
-                found = {name: parts[name] for name in (*_FIELDS, "fitted") if name in parts}
-        except (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"prior {path} cannot be read as a .npz file of numbers: {error}") from error
+        found = read_npz_arrays(path, (*_FIELDS, "fitted"), what="a prior (.npz)", most=PRIOR_BYTES)
         missing = [name for name in _FIELDS if name not in found]
         if missing:
             raise InputError(f"prior {path} must have weights, means and covariances; {missing[0]} is missing")

@@ -11,9 +11,9 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.guards import reading
 from congruence.memory import check_fits, load_matrix, spills
 from congruence.tables._hdf5 import inspection
-from congruence.tables.access import reading
 from congruence.tables.columns import Selection, choose_features
 from congruence.tables.table import Table
 
@@ -114,6 +114,10 @@ def _fetch(path: Path, store: Any, *keys: str) -> Any:
     with reading(path):
         for key in keys:
             store = store[key]
+        about = dict(store.attrs) if hasattr(store, "attrs") else {}
+        names = [about.get("_index", ""), *np.ravel(about.get("column-order", ()))]
+        if outside := [str(name) for name in names if "/" in str(name)]:
+            raise TableError(f"{path}: the columns {listing(outside)} are not in {keys[-1]} itself")
         return load_matrix(store, path) if hasattr(store, "dtype") and spills(store) else read_elem(store)
 
 

@@ -25,8 +25,9 @@ import numpy as np
 from congruence.arrays import Array, is_tensor, listing, to_numpy
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.guards import open_archive, open_tensors, parse_json, reading
 from congruence.memory import check_fits
-from congruence.tables.access import npy_header, reading
+from congruence.tables.access import npy_header
 from congruence.tables.columns import Selection
 from congruence.tables.table import Table
 
@@ -81,7 +82,7 @@ def read_npy(path: Path, select: Selection) -> Table:
 def read_npz(path: Path, select: Selection) -> Table:
     """Read the needed arrays of a .npz file."""
     entries = {}
-    with zipfile.ZipFile(path) as archive:
+    with open_archive(path) as archive:
         for info in archive.infolist():
             member = info.filename
             if not member.endswith(".npy"):
@@ -90,24 +91,22 @@ def read_npz(path: Path, select: Selection) -> Table:
                 raise TableError(f"{path}: {member} is compressed in a way that np.savez does not use; save it again")
             with archive.open(member) as handle:
                 header = npy_header(path, handle, info.file_size)
-            load = partial(_load_member, path, member)
+            load = partial(_load_member, archive, member)
             entries[member[:-4]] = Entry(header.shape, load, header.nbytes, header.dtype.hasobject)
-    return table_from_entries(path, entries, select)
+        return table_from_entries(path, entries, select)
 
 
-def _load_member(path: Path, member: str) -> Array:
-    with zipfile.ZipFile(path) as archive, archive.open(member) as handle:
+def _load_member(archive: zipfile.ZipFile, member: str) -> Array:
+    with archive.open(member) as handle:
         array: Array = np.lib.format.read_array(handle, allow_pickle=False)
     return array
 
 
 def read_safetensors(path: Path, select: Selection) -> Table:
     """Map the tensors of a .safetensors file into memory; bfloat16 is widened to float32."""
-    from safetensors import safe_open
-
     # Opening raises if the file is incomplete or inconsistent.
-    with safe_open(os.fspath(path), framework="np") as checked:
-        text = json.loads((checked.metadata() or {}).get(TEXT_HEADER, "{}"))
+    with open_tensors(path) as checked:
+        text = parse_json((checked.metadata() or {}).get(TEXT_HEADER, "{}"), path)
     with path.open("rb") as handle:
         size = int.from_bytes(handle.read(8), "little")
         header: dict[str, Any] = json.loads(handle.read(size))
@@ -163,11 +162,11 @@ def read_pt(path: Path, select: Selection) -> Table:
 
 def _load_zip(path: Path, torch: Any) -> Any:
     """Load the zip format, torch's default since 1.6, which can be mapped."""
-    with zipfile.ZipFile(path) as archive:
+    with open_archive(path) as archive:
         if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
             raise TableError(f"{path} is compressed, which torch.save does not do; save it again")
         for member in archive.namelist():
-            if member.endswith("data.pkl"):
+            if member.casefold().endswith("data.pkl"):  # torch ignores case
                 _check_pickle(path, io.BytesIO(archive.read(member)), 1)
     return torch.load(os.fspath(path), weights_only=True, mmap=True, map_location="cpu")
 

@@ -15,11 +15,11 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.guards import reading, suffix_of
 from congruence.memory import check_fits, room_for
 from congruence.tables._csv import read_csv_table, read_json_table
 from congruence.tables._folders import open_lance
 from congruence.tables._hdf5 import LANCE, inspection
-from congruence.tables.access import reading, suffix_of
 from congruence.tables.columns import (
     LIST,
     NESTED,
@@ -119,7 +119,7 @@ def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -
         import pyarrow.parquet as pq
 
         with reading(path):
-            parquet = pq.ParquetFile(path, memory_map=True)
+            parquet = pq.ParquetFile(os.path.abspath(path), memory_map=True)  # "run:1" is no address
             schema, n = parquet.schema_arrow, parquet.metadata.num_rows
         with parquet:
             yield ColumnarFile(path, schema, n, partial(_parquet_batches, path, parquet, schema))

@@ -16,8 +16,8 @@ from typing import IO, Any
 
 from congruence.arrays import listing
 from congruence.errors import TableError
+from congruence.guards import first_sentence, reading, suffix_of
 from congruence.memory import check_fits
-from congruence.tables.access import first_sentence, reading, suffix_of
 from congruence.tables.columns import (
     INDEX_NAMES,
     NUMBER,

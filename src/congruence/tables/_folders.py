@@ -10,7 +10,7 @@ from typing import Any
 
 from congruence.arrays import listing
 from congruence.errors import TableError
-from congruence.tables.access import check_readable, reading
+from congruence.guards import check_readable, reading
 
 _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"  # what `save_to_disk` writes
 
@@ -19,7 +19,7 @@ def open_lance(path: Path) -> tuple[Any, int, Any]:
     """Return the schema, the number of rows and the batches of the latest version of a Lance dataset."""
     import lance
 
-    data = lance.dataset(os.fspath(path))
+    data = lance.dataset(os.path.abspath(path))  # "run:1" is no address
     files = [file for fragment in data.get_fragments() for file in fragment.data_files()]
     outside = [file.path for file in files if file.base_id is not None or Path(file.path).name != file.path]
     if outside:

@@ -24,9 +24,9 @@ from typing import Any
 from congruence.arrays import Array
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.guards import MEMBERS, first_sentence, reading
 from congruence.memory import check_fits, load_matrix, max_bytes
 from congruence.tables._arrays import Entry, table_from_entries
-from congruence.tables.access import reading
 from congruence.tables.columns import Selection
 from congruence.tables.table import Table
 
@@ -35,9 +35,11 @@ CHILD = "from congruence.tables._hdf5 import main; main()"
 DEPTH = 2  # levels of groups: a data frame, and a categorical column in it
 ARRAYS = "*"  # in place of parts: all arrays of a file that is not AnnData
 LANCE = ".lance"
-_GROUPS, _MEMBERS = 4, 10_000  # levels of groups, and entries of a file, that are searched for arrays
+_GROUPS = 4  # levels of groups that are searched for arrays
 _BYTES_PER_SECOND = 2**24  # far slower than any machine reads
 _SPARE_BYTES = 2**32  # of address space for the libraries themselves
+_UNSEEN = "is not read, because it has to be inspected by a process of its own first"
+_FIX = "allow more memory or processes, or save the table as .parquet or .npz"
 _FEW_BYTES = 2**24  # of numbers that are read as a check
 _TEXT_ROWS = 2**14  # of text read at a time
 _PER_CHUNK = 512  # bytes that HDF5 takes to keep track of one chunk
@@ -51,10 +53,7 @@ def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
     """Inspect a file while the block runs, and refuse it at the end of the block if it did not pass."""
     seconds = CPU_SECONDS + path.stat().st_size // _BYTES_PER_SECOND
     library = "Lance" if parts[0] == LANCE else "HDF5"
-    child = _start([os.path.abspath(path), str(seconds), *parts])
-    if child is None:
-        yield
-        return
+    child = _start(path, [os.path.abspath(path), str(seconds), *parts])
     try:
         yield
         answer, _ = child.communicate(timeout=60 + 20 * seconds)
@@ -67,14 +66,16 @@ def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
         endless = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
         how = "does not finish reading it" if endless else "crashes on it"
         raise TableError(f"{path} is damaged: {library} {how} (signal {-child.returncode})")
-    if answer:  # also empty if the child could not inspect the file
+    if answer:
         raise TableError(answer.decode().replace(os.path.abspath(path), str(path)))
+    if child.returncode:  # it could not be loaded, perhaps for want of memory
+        raise TableError(f"{path} {_UNSEEN}, which ended with code {child.returncode}; {_FIX}")
 
 
-def _start(arguments: list[str]) -> subprocess.Popen[bytes] | None:
-    """Start the child, if Python can be started; a program that embeds Python may have no interpreter."""
+def _start(path: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
+    """Start the child; a program that embeds Python may have no interpreter."""
     if not sys.executable or getattr(sys, "frozen", False):
-        return None
+        raise TableError(f"{path} {_UNSEEN}, since there is no Python interpreter here; {_FIX}")
     # -P keeps the current folder, which may hold any h5py.py, off the path.
     command = [sys.executable, "-P", "-c", CHILD, *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -82,8 +83,8 @@ def _start(arguments: list[str]) -> subprocess.Popen[bytes] | None:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
-    except OSError:
-        return None
+    except OSError as error:
+        raise TableError(f"{path} {_UNSEEN}, which cannot start ({first_sentence(error)}); {_FIX}") from error
 
 
 def main() -> None:
@@ -104,10 +105,11 @@ def _limit(seconds: int) -> None:
         import resource
     except ImportError:  # not a POSIX system; the parent's timeout remains
         return
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    most = max_bytes() + _SPARE_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limits = (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, max_bytes() + _SPARE_BYTES)
+    for limit, most in limits:
+        hard = resource.getrlimit(limit)[1]  # which cannot be raised
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(limit, (most, most + 1 if limit == resource.RLIMIT_CPU and most != hard else most))
 
 
 def inspect(path: Path, parts: Sequence[str]) -> None:
@@ -232,14 +234,14 @@ def _load(path: Path, data: Any) -> Array:
 def _arrays(path: Path, store: Any, key: str) -> dict[str, Any]:
     """Return the matrices and vectors of a file by name, without those behind links; a `key` that is one is refused."""
     found: dict[str, Any] = {}
-    left = _MEMBERS
+    left = MEMBERS
     groups = [("", store, _GROUPS)]
     while groups:
         prefix, group, depth = groups.pop()
         for name in group:
             left -= 1
             if left < 0:
-                raise TableError(f"{path} has more than {_MEMBERS} members, which is more than is searched")
+                raise TableError(f"{path} has more than {MEMBERS} members, which is more than is searched")
             if prefix + name == key or key.startswith(f"{prefix}{name}/"):
                 _member(path, group, name)  # refuses a link that was asked for
             node = _hard_member(group, name)

@@ -17,8 +17,8 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.errors import TableError
+from congruence.guards import suffix_of
 from congruence.memory import room_for, take_rows
-from congruence.tables.access import suffix_of
 from congruence.tables.columns import Selection
 from congruence.tables.table import Table
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import TableError
+from congruence.guards import suffix_of
 from congruence.tables._arrow import ID_RECORD, METADATA_RECORD
-from congruence.tables.access import suffix_of
 from congruence.tables.columns import NUMBER, Selection, Source, choose_columns, is_number
 from congruence.tables.table import Table, duplicates
 

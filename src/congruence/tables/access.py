@@ -1,32 +1,21 @@
-"""Paths of tables: their suffix and stem, checks before a file is read, and errors that name the file."""
+"""Names of tables from their paths, and headers of numpy's files."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
-import os
-import re
-import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from congruence.errors import CongruenceError, TableError
-from congruence.files import system_reason
-
-_SOURCE_LINES = re.compile(r",? \S+\.rs:[\d:]+")  # which libraries in Rust add to their messages
-_NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
-
-
-def suffix_of(path: Path) -> str:
-    """Return the suffix that names the format, in lower case: ``.npy``, ``.csv``, ``.csv.gz``."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+from congruence.arrays import Array
+from congruence.errors import InputError, TableError
+from congruence.guards import NPY_HEADER, open_archive, suffix_of
+from congruence.memory import check_fits
 
 
 def stem_of(path: Path) -> str:
@@ -68,61 +57,6 @@ def _duplicates(names: Mapping[Path, str]) -> list[Path]:
     return [file for file, name in names.items() if counts[name] > 1]
 
 
-def check_readable(path: Path, *, folder: bool = False) -> None:
-    """Refuse a path that does not exist, is of the wrong kind, is empty or may not be read."""
-    try:
-        mode, size = (status := path.stat()).st_mode, status.st_size
-    except FileNotFoundError as error:
-        raise TableError(f"{path} does not exist") from error
-    except (OSError, ValueError) as error:  # a folder that may not be searched, a name too long, a NUL in it
-        raise TableError(f"{path} cannot be read: {first_sentence(error)}") from error
-    if folder and not stat.S_ISDIR(mode):
-        raise TableError(f"{path} is a file, but a {suffix_of(path)} store is a folder")
-    if not folder and stat.S_ISDIR(mode):
-        expected = f"a {suffix_of(path)} table is a file" if suffix_of(path) else "a file is required"
-        raise TableError(f"{path} is a folder, but {expected}")
-    if not folder and not stat.S_ISREG(mode):  # reading a pipe or a device may never end
-        raise TableError(f"{path} is not a regular file, but a pipe or a device")
-    if not os.access(path, os.R_OK):
-        raise TableError(f"{path} cannot be read: permission denied")
-    if not folder and size == 0:
-        raise TableError(f"{path} is empty: it has 0 bytes")
-    if folder:
-        _check_contents(path)
-
-
-def _check_contents(folder: Path) -> None:
-    """Refuse a store in which something is a link, and so leads elsewhere, or neither a file nor a folder."""
-    for inside, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            mode = os.lstat(one := os.path.join(inside, name)).st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise TableError(f"{folder} is not a plain store: {one} is not a regular file")
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn exceptions of file libraries inside the block into a `TableError` of one sentence that names the file."""
-    try:
-        yield
-    except CongruenceError:
-        raise
-    except MemoryError as error:
-        raise TableError(f"{path} does not fit in memory: {first_sentence(error)}") from error
-    except BaseException as error:  # on damaged bytes libraries raise many kinds, from struct.error to RuntimeError
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust
-            raise
-        raise TableError(
-            f"{path} could not be read as {suffix_of(path)}, it may be damaged: {first_sentence(error)}"
-        ) from error
-
-
-def first_sentence(error: BaseException) -> str:
-    """Return the first sentence of a library's error message, or the type of the error if it has none."""
-    lines = _SOURCE_LINES.sub("", system_reason(error) or str(error)).strip().splitlines()
-    return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
-
-
 @dataclass(frozen=True)
 class NpyHeader:
     """The header of a .npy file."""
@@ -138,9 +72,34 @@ class NpyHeader:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+def read_npz_arrays(
+    path: str | Path, names: Sequence[str] | None = None, *, what: str = "", most: int | None = None
+) -> dict[str, Array]:
+    """Read the arrays of a .npz file, or those of `names` that it has, without unpickling.
+
+    All of its members together may take `most` bytes, by default as many as a table.
+    """
+    path = Path(path)
+    with open_archive(path, what) as archive:
+        size = sum(info.file_size for info in archive.infolist())
+        if most is not None and size > most:
+            raise InputError(f"{path} holds {size} bytes; at most {most} are read as {what}")
+        check_fits(path, size)
+        found = {}
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if name == info.filename or not (names is None or name in names):
+                continue
+            with archive.open(info) as handle:
+                npy_header(path, handle, info.file_size)
+            with archive.open(info) as handle:
+                found[name] = np.lib.format.read_array(handle, allow_pickle=False)
+    return found
+
+
 def npy_header(path: Path, handle: IO[bytes], size: int) -> NpyHeader:
     """Read the header of a .npy file of `size` bytes, and refuse one that declares more than the file holds."""
-    start = io.BytesIO(handle.read(_NPY_HEADER))  # a header may claim a length of gigabytes
+    start = io.BytesIO(handle.read(NPY_HEADER))  # a header may claim a length of gigabytes
     version = np.lib.format.read_magic(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(start)

@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from congruence.errors import TableError
+from congruence.guards import first_sentence
 from congruence.memory import check_fits
-from congruence.tables.access import first_sentence
 
 STDIN = "<stdin>"  # how standard input, given as "-", is named in messages
 KEPT_BYTES = 2**30  # of copies that are kept for the next reading
@@ -57,7 +57,8 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     text = str(path)
     if text in ("-", STDIN):
         return Address(_fetch(STDIN).name)
-    return Address(text) if _SCHEME.match(text) else Path(path)
+    is_address = _SCHEME.match(text) and ("://" in text or not os.path.lexists(text))  # a folder may be called "s3:"
+    return Address(text) if is_address else Path(path)
 
 
 def listed(folder: Address, pattern: str = "*") -> list[str]:

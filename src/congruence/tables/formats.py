@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from congruence.errors import TableError
-from congruence.tables.access import check_readable, suffix_of
+from congruence.guards import check_readable, suffix_of
 from congruence.tables.address import as_path
 
 _COLUMNS = ("features", "metadata", "key")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,10 +15,11 @@ import numpy as np
 from congruence.arrays import Array, is_dask, to_numpy
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.guards import reading, suffix_of
 from congruence.rows.blocks import as_dask
 from congruence.tables._arrow import TableBuilder, block_rows, guarded, open_columnar
 from congruence.tables._zarr import check_zarr_array, import_zarr, read_zarr
-from congruence.tables.access import reading, stem_of, suffix_of
+from congruence.tables.access import stem_of
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns
 from congruence.tables.formats import check_format
 from congruence.tables.read import read_selected
@@ -129,7 +131,8 @@ class GroupedRows:
 
         _modified(self.path)
         where = Path(f"{self.path} (from row {begin} on)") if begin else self.path
-        with reading(self.path), pq.ParquetFile(self.path) as file:  # not mapped: pages of a map count as memory
+        # Not mapped: pages of a map count as memory.
+        with reading(self.path), pq.ParquetFile(os.path.abspath(self.path)) as file:
             schema = file.schema_arrow
             if _groups(file) != self.groups or any(name not in schema.names for name in self.columns.values):
                 raise TableError(f"{self.path} is another file on a worker: its columns or row groups differ")
@@ -156,7 +159,7 @@ def _read_parquet(path: Path, select: Selection) -> Table:
             labels.put(batch)
         if not columns.labels:  # nothing had to be read
             labels.rows = n
-        with reading(path), pq.ParquetFile(path, memory_map=True) as parquet:
+        with reading(path), pq.ParquetFile(os.path.abspath(path), memory_map=True) as parquet:
             groups = _groups(parquet)
         if not n or sum(groups) != n:
             raise TableError(f"{path} has no rows" if not n else f"{path} may be damaged: row groups lack rows")

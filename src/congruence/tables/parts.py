@@ -15,9 +15,10 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
+from congruence.guards import reading, suffix_of
 from congruence.memory import spill_chunks
 from congruence.tables._folders import dataset_files
-from congruence.tables.access import reading, stem_of, suffix_of
+from congruence.tables.access import stem_of
 from congruence.tables.address import Address, as_path, listed
 from congruence.tables.columns import Selection, choose_columns, selection
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES, check_format

@@ -11,7 +11,8 @@ import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
-from congruence.tables.access import check_readable, npy_header, reading, stem_of, suffix_of
+from congruence.guards import check_readable, reading, suffix_of
+from congruence.tables.access import npy_header, stem_of
 from congruence.tables.address import as_path
 from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, check_format

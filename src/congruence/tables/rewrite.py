@@ -13,9 +13,9 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
 from congruence.files import replacing
+from congruence.guards import suffix_of
 from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, guarded, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
-from congruence.tables.access import suffix_of
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns, numbering
 from congruence.tables.formats import COLUMNAR, check_format
 from congruence.tables.table import duplicates

@@ -20,12 +20,12 @@ from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.checks import require
 from congruence.errors import CongruenceError, TableError
 from congruence.files import check_writable, replacing
+from congruence.guards import first_sentence, suffix_of
 from congruence.tables._anndata import IDS_NOTE
 from congruence.tables._arrays import FEATURES, IDS, TEXT_HEADER, VALUES
 from congruence.tables._hdf5 import inspection
 from congruence.tables._write_columns import first_of, write_columns
 from congruence.tables._zarr import import_zarr
-from congruence.tables.access import first_sentence, suffix_of
 from congruence.tables.formats import COLUMNAR, WRITABLE
 from congruence.tables.parts import Stream
 from congruence.tables.table import Table, concatenate_labels

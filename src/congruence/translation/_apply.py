@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from congruence import guards
 from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.errors import CongruenceError, InputError
 from congruence.files import LOCK, alone_in, describe_file, remove_parts, system_reason, write_text
+from congruence.guards import is_file, parse_json, suffix_of
 from congruence.options import reading, takes
 from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
-from congruence.tables.access import suffix_of
 from congruence.tables.address import as_path
 from congruence.tables.columns import Selection, match_columns, numbering, selection
 from congruence.tables.parts import fix_columns, part_files
@@ -318,13 +319,11 @@ class _Record:
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
     """The complete lines of a record."""
-    if not path.is_file():
+    if not is_file(path):
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-    try:
-        return [json.loads(line) for line in lines]
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is damaged: {error}; remove the folder and translate again") from error
+    with guards.reading(path, "a record"):
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+        return [parse_json(line, path, "a record; remove the folder and translate again") for line in lines]
 
 
 def _identity(path: Path) -> list[int] | None:

@@ -74,7 +74,7 @@ def test_what_is_missing_is_named_with_where_it_was_looked_for(folder, monkeypat
 def test_a_gzip_file_that_was_cut_short_is_refused(keep, folder):
     path = folder / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match="train-images-idx3-ubyte.gz is (damaged or truncated|not an idx file)"):
+    with pytest.raises(InputError, match="train-images-idx3-ubyte.gz(, it may be damaged| is not an idx file)"):
         mnist()
 
 
@@ -83,7 +83,7 @@ def test_a_changed_byte_is_noticed(folder):
     content = bytearray(path.read_bytes())
     content[-5] ^= 1  # of the checksum
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is damaged or truncated: CRC check failed"):
+    with pytest.raises(InputError, match="it may be damaged: CRC check failed"):
         mnist()
 
 

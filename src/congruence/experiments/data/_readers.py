@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,8 +15,9 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.checks import require
 from congruence.errors import InputError
+from congruence.guards import is_file, open_archive, reading
 from congruence.memory import check_fits
-from congruence.tables.access import first_sentence, npy_header, reading
+from congruence.tables.access import npy_header
 
 VARIABLE = "CONGRUENCE_DATA"
 BLOCK = 2**24  # bytes read at a time
@@ -68,7 +68,7 @@ def read_npz_rows(path: Path, key: str, expected: tuple[int, ...], rows: Array |
     Blocks are decompressed one after the other and only the wanted rows are kept. The array must have the shape
     `expected`; nothing is unpickled.
     """
-    with reading(path), zipfile.ZipFile(path) as archive:
+    with open_archive(path) as archive:
         if f"{key}.npy" not in archive.namelist():
             raise _no_array(path, key, [name.removesuffix(".npy") for name in archive.namelist()])
         with archive.open(f"{key}.npy") as handle:
@@ -172,16 +172,11 @@ def _read_png(folder: Path, half: Float, row: int) -> Array:
     from PIL import Image
 
     path = folder / f"{row:06d}.png"
-    try:
-        with Image.open(path, formats=["PNG"]) as file:
-            if file.size != (PNG_SIDE, PNG_SIDE):
-                raise InputError(f"{path} must be {PNG_SIDE} x {PNG_SIDE} pixels; got {file.size[0]} x {file.size[1]}")
-            pixels = np.asarray(file.convert("RGB"), np.float64)  # (height, width, channels)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing: every row of the labels needs an image with its number") from error
-    except InputError:
-        raise
-    except Exception as error:  # on damaged bytes Pillow raises anything from SyntaxError to struct.error
-        raise InputError(f"{path} is damaged or not a png file: {first_sentence(error)}") from error
+    if not is_file(path):
+        raise InputError(f"{path} is missing: every row of the labels needs an image with its number")
+    with reading(path, "a png image"), Image.open(path, formats=["PNG"]) as file:
+        if file.size != (PNG_SIDE, PNG_SIDE):
+            raise InputError(f"{path} must be {PNG_SIDE} x {PNG_SIDE} pixels; got {file.size[0]} x {file.size[1]}")
+        pixels = np.asarray(file.convert("RGB"), np.float64)  # (height, width, channels)
     small = half @ pixels.transpose(2, 0, 1) @ half.T
     return np.clip(small.round(), 0, 255).astype(np.uint8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -14,7 +13,7 @@ from congruence.arrays import Array
 from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.experiments.data._readers import VARIABLE, find_files
-from congruence.files import system_reason
+from congruence.guards import reading
 
 NAMES = {"train": "train", "test": "t10k"}
 SIDE = 28
@@ -76,13 +75,8 @@ def shrink_images(images: Array, side: int) -> Array:
 
 def read_idx(path: Path, dimensions: int) -> Array:
     """Read an idx file of bytes, gzipped or not; truncated files and other kinds of files are refused."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return _read(cast(BinaryIO, file), path, dimensions)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} is damaged or truncated: {error}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {system_reason(error) or error}") from error
+    with reading(path, "digits"), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        return _read(cast(BinaryIO, file), path, dimensions)
 
 
 def _read(file: BinaryIO, path: Path, dimensions: int) -> Array:

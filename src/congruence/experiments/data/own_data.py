@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,9 @@ from congruence.activations.inputs import array_inputs, image_paths, read_images
 from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.experiments.data.factor_data import FactorImages, FactorRows
+from congruence.guards import is_file, open_archive, suffix_of
 from congruence.tables import Table, as_table, is_table
-from congruence.tables.access import suffix_of
+from congruence.tables.access import read_npz_arrays
 
 MADE = ("factors", "factor_names", "kinds")  # arrays of a file of `write_data`, beside images or rows
 
@@ -66,7 +66,7 @@ def take_rows(data: Any, rows: Array) -> Any:
 
 
 def _array_file(path: Path, given: Mapping[str, Any]) -> Any:
-    if suffix_of(path) == ".npz" and path.is_file() and _is_made(path):
+    if suffix_of(path) == ".npz" and is_file(path) and _is_made(path):
         _refuse(given, f"{path}, which congruence data wrote")
         return _made(path)
     _refuse({name: value for name, value in given.items() if name != "key"}, f"the array {path}")
@@ -76,18 +76,14 @@ def _array_file(path: Path, given: Mapping[str, Any]) -> Any:
 
 
 def _is_made(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {f"{name}.npy" for name in MADE} <= set(archive.namelist())
-    except (OSError, zipfile.BadZipFile):
-        return False  # which the reader of arrays says
+    with open_archive(path, "data") as archive:
+        return {f"{name}.npy" for name in MADE} <= set(archive.namelist())
 
 
 def _made(path: Path) -> FactorImages | FactorRows:
     """Read a file of `write_data`; levels are counted from 0, so that there are as many as the largest says."""
+    parts = read_npz_arrays(path, what="data")
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            parts = {name: arrays[name] for name in arrays.files}
         names, kinds = (tuple(map(str, parts[name])) for name in ("factor_names", "kinds"))
         columns = parts["factors"].T
         sizes = tuple(
@@ -100,7 +96,7 @@ def _made(path: Path) -> FactorImages | FactorRows:
         return FactorRows(path.stem, parts["rows"], *rest)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{path} is damaged, or congruence data did not write it: {error}") from error
 
 

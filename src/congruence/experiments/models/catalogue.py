@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.experiments.models.own_models import build_own
+from congruence.guards import PRIOR_BYTES, read_object
+from congruence.tables.access import read_npz_arrays
 
 if TYPE_CHECKING:
     from congruence.experiments.data.registry import DataOutline
@@ -209,19 +210,10 @@ def _mixture_config(model: str, data: DataOutline, given: dict[str, Any]) -> dic
 
 def _read_prior(path: Path) -> dict[str, Any]:
     """The weights, means and covariances of a .npz or .json file, as lists."""
-    from zipfile import BadZipFile
-
-    import numpy as np
-
-    try:
-        if path.suffix == ".npz":
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
-                found = dict(parts)
-        else:
-            found = dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError, BadZipFile) as error:
-        raise InputError(f"prior {path} cannot be read as .npz or .json: {error}") from error
-    return _check_prior(found, f"prior {path}")
+    what = "a prior (.npz or .json)"
+    if path.suffix == ".npz":
+        return _check_prior(read_npz_arrays(path, what=what, most=PRIOR_BYTES), f"prior {path}")
+    return _check_prior(read_object(path, what), f"prior {path}")
 
 
 def _check_prior(found: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from congruence.experiments.recipes.claims import Judgement
 from congruence.experiments.recipes.recipe import Recipe
 from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
 from congruence.files import replacing, write_text
+from congruence.guards import read_object
 from congruence.report.figures.svg import standalone
 from congruence.report.html import render_html
 from congruence.result import SCHEMA_VERSION, Finding, json_text, versions
@@ -114,10 +115,9 @@ def digest(text: str) -> str:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None if there is none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_object(path, "a result")
+    except InputError:
         return None
-    return content if isinstance(content, dict) else None
 
 
 def _finding(content: Mapping[str, Any], claim: Mapping[str, Any] | None = None) -> Finding:

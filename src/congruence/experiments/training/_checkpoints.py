@@ -13,6 +13,7 @@ import numpy as np
 from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.experiments.runs import CHECKPOINT, Run, read_arrays, write_arrays
+from congruence.guards import is_file, parse_json
 
 SAMPLED = 10_000  # rows in a checksum
 MODEL, OPTIMISER, RANDOM, RANDOM_GPU = "model.", "optimiser.", "random.cpu", "random.gpu"
@@ -86,22 +87,30 @@ def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
     write_arrays(run.folder / CHECKPOINT, checkpoint.arrays, about=text)
 
 
+def _are_counts(counts: Mapping[str, Any]) -> bool:
+    """Whether the counts of a checkpoint are of the types that a training stores."""
+    whole = [counts["step"], *(counts[name] for name in ("stale", "line") if name in counts)]
+    real = [counts[name] for name in ("best", "loss", "line_seconds", "seconds") if name in counts]
+    real += counts["sums"].values()
+    counted = all(type(one) is int and 0 <= one < 2**63 for one in whole)
+    return counted and all(type(one) in (int, float) for one in real) and isinstance(counts.get("ended", ""), str)
+
+
 def read_checkpoint(run: Run, about: Mapping[str, Any]) -> Checkpoint | None:
     """Read the checkpoint of a run folder, None if there is none; one of another training is refused."""
     path = run.folder / CHECKPOINT
-    if not path.exists():
+    if not is_file(path):
         return None
     try:
         arrays, text = read_arrays(path)
     except InputError as error:
         raise InputError(f"{error}; remove it to start again") from error
     try:
-        parsed = json.loads(text)
+        parsed = parse_json(text, path, "a checkpoint")
         counts, stored = dict(parsed["counts"]), dict(parsed["about"])
-        missing = {"step", "sums"} - counts.keys() or {RANDOM} - arrays.keys()
-        if missing:
-            raise KeyError(missing)
-    except (ValueError, KeyError, TypeError) as error:
+        if RANDOM not in arrays or not _are_counts(counts):
+            raise ValueError("the state of the generator is missing, or counts are not numbers")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not a checkpoint of congruence; remove it to start again") from error
     expected = json.loads(json.dumps(about))
     different = sorted(name for name in {*stored, *expected} if stored.get(name) != expected.get(name))

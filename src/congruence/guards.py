@@ -1,0 +1,201 @@
+"""The boundary to files of others: what may be opened, how large it may be, and one sentence for whatever fails.
+
+Every reader opens its files inside `reading`, or with a function below that does. It refuses pipes, sockets and
+devices, turns what a library raises into one `InputError` that names the file, and notices when the file is changed
+meanwhile. The limits of files are declared here; that of memory is in `memory`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from congruence.errors import CongruenceError, InputError, TableError
+from congruence.files import system_reason
+
+MEMBERS = 10_000  # of an archive (.npz, .pt), and of an HDF5 file
+SETTINGS_BYTES = 2**24  # of a file of settings in JSON
+JSON_DEPTH = 100  # lists and objects inside of each other
+PRIOR_BYTES = 2**28  # of the arrays of a mixture prior
+NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
+PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and converted
+MODEL_TENSORS, MODEL_NUMBERS = 1000, 2**24  # of a model, beyond four times those of its weights
+
+_SOURCE_LINES = re.compile(r",? \S+\.rs:[\d:]+")  # which libraries in Rust add to their messages
+_stamps: dict[str, tuple[int, ...]] = {}  # of the files that were read, at that time
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix that names the format, in lower case: ``.npy``, ``.csv``, ``.csv.gz``."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
+
+
+def first_sentence(error: BaseException) -> str:
+    """Return the first sentence of a library's error message, or the type of the error if it has none."""
+    lines = _SOURCE_LINES.sub("", system_reason(error) or str(error)).strip().splitlines()
+    return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether there is something other than a folder under this name, which `reading` then refuses if it is no file."""
+    try:
+        return not stat.S_ISDIR(os.stat(path).st_mode)
+    except (OSError, ValueError):  # absent, in a folder that may not be searched, too long a name, a NUL in it
+        return False
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether there is a folder under this name, which may be too long for one."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def check_readable(path: Path, *, folder: bool = False, links: bool = False) -> None:
+    """Refuse a path that does not exist, is of the wrong kind, is empty or may not be read.
+
+    A folder is refused as well for what is inside of it: pipes, devices and, unless `links` are allowed, links, which
+    lead elsewhere.
+    """
+    try:
+        mode, size = (status := path.stat()).st_mode, status.st_size
+    except FileNotFoundError as error:
+        raise TableError(f"{path} does not exist") from error
+    except (OSError, ValueError) as error:  # a folder that may not be searched, a name too long, a NUL in it
+        raise TableError(f"{path} cannot be read: {first_sentence(error)}") from error
+    if folder and not stat.S_ISDIR(mode):
+        raise TableError(f"{path} is a file, but a {suffix_of(path)} store is a folder")
+    if not folder and stat.S_ISDIR(mode):
+        expected = f"a {suffix_of(path)} table is a file" if suffix_of(path) else "a file is required"
+        raise TableError(f"{path} is a folder, but {expected}")
+    _stamp(path)
+    if not os.access(path, os.R_OK):
+        raise TableError(f"{path} cannot be read: permission denied")
+    if not folder and size == 0:
+        raise TableError(f"{path} is empty: it has 0 bytes")
+    for inside, folders, files in os.walk(path) if folder else ():
+        for name in (*folders, *files):
+            one = os.path.join(inside, name)
+            if links and not os.path.exists(one):  # a link to nothing
+                continue
+            mode = os.stat(one, follow_symlinks=links).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise TableError(f"{path} is not a plain folder: {one} is not a regular file")
+
+
+def _stamp(path: str | Path) -> tuple[int, ...] | None:
+    """Return the inode, size and time of a file, None if there is none; refuse what is no file and no folder."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None  # the reader says why
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # reading it may never end
+        raise TableError(f"{path} is not a regular file, but a pipe or a device")
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def reading(path: str | Path, what: str = "") -> Iterator[None]:
+    """Turn whatever is raised while a file is read into one sentence that names it, and `what` it was to hold.
+
+    Refuses a pipe, socket or device before the block, and a file that was changed during it.
+    """
+    path = path if isinstance(path, Path) else Path(path)  # an address stays one
+    before, failure = _stamp(path), None
+    try:
+        yield
+    except CongruenceError:
+        raise
+    except BaseException as error:  # on damaged bytes libraries raise many kinds, from struct.error to RecursionError
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust
+            raise
+        failure = error
+    if before is not None and _stamp(path) != before:
+        raise TableError(f"{path} was changed while it was read; read it when it is complete") from failure
+    if before is not None:
+        _stamps[os.path.abspath(path)] = before
+    if failure is None:
+        return
+    reason = first_sentence(failure)
+    if isinstance(failure, MemoryError):
+        raise TableError(f"{path} does not fit in memory: {reason}") from failure
+    if isinstance(failure, RecursionError | json.JSONDecodeError):
+        reason = "it is nested too deeply" if isinstance(failure, RecursionError) else f"it is not JSON ({reason})"
+    if what and before is None:
+        raise InputError(f"cannot read {what} from {path}: {reason}") from failure
+    if what:
+        raise InputError(f"cannot read {what} from {path}, it may be damaged: {reason}") from failure
+    raise TableError(f"{path} could not be read as {suffix_of(path)}, it may be damaged: {reason}") from failure
+
+
+def check_unchanged() -> None:
+    """Refuse to go on if a file was changed since it was read: one that is mapped into memory gives new numbers."""
+    for path, stamp in _stamps.items():
+        if _stamp(path) not in (stamp, None):  # one that was removed is still readable
+            raise InputError(f"{path} was changed while it was used; run again when it is complete")
+
+
+def forget_files() -> None:
+    """Begin again to record which files are read, for `check_unchanged`."""
+    _stamps.clear()
+
+
+@contextlib.contextmanager
+def open_archive(path: str | Path, what: str = "") -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive whose members have different names, also where case does not count, and are not too many."""
+    with reading(path, what), zipfile.ZipFile(path) as archive:
+        names = Counter(name.casefold() for name in archive.namelist())
+        if archive.namelist() and names.total() > MEMBERS:
+            raise TableError(f"{path} has {names.total()} members; at most {MEMBERS} are read")
+        name, count = (names.most_common(1) or [("", 0)])[0]
+        if count > 1:
+            raise TableError(f"{path} is damaged: {count} of its members have the name {name!r}; save it again")
+        yield archive
+
+
+@contextlib.contextmanager
+def open_tensors(path: str | Path, what: str = "", framework: str = "numpy") -> Iterator[Any]:
+    """Open a safetensors file."""
+    from safetensors import safe_open
+
+    with reading(path, what), safe_open(os.fspath(path), framework=framework) as file:
+        yield file
+
+
+def parse_json(text: str | bytes, path: str | Path, what: str = "") -> Any:
+    """Parse JSON from a file, if lists and objects are not nested too deeply for what is done with them later."""
+    with reading(path, what):
+        content = json.loads(text)
+    layer, depth = [content], 0
+    while layer := [one for node in layer if isinstance(node, list | dict) for one in _inside(node)]:
+        depth += 1
+        if depth > JSON_DEPTH:
+            raise InputError(f"{path} is damaged: its JSON is nested more than {JSON_DEPTH} levels deep")
+    return content
+
+
+def _inside(node: Any) -> Any:
+    return node.values() if isinstance(node, dict) else node
+
+
+def read_object(path: str | Path, what: str) -> dict[str, Any]:
+    """Read a file that holds one JSON object."""
+    with reading(path, what):
+        with open(path, "rb") as file:
+            text = file.read(SETTINGS_BYTES + 1)
+        if len(text) > SETTINGS_BYTES:
+            raise InputError(f"{path} has more than {SETTINGS_BYTES} bytes, too many for {what}")
+        content = parse_json(text, path, what)
+    if not isinstance(content, dict):
+        raise InputError(f"{path} must hold a JSON object, but holds a {type(content).__name__}")
+    return content
