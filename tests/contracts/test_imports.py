@@ -17,11 +17,12 @@ HEAVY |= {"distributed", "lightgbm", "triton"}
 
 # room -> the rooms it may import; the order is that of the design, and nothing imports `experiments` or `cli`.
 BASE = {"errors", "checks", "files", "result", "document", "formatting", "options", "arrays", "memory", "progress"}
-BASE |= {"_lazy", "_saved", "gates", "stats", "rows"}
+BASE |= {"_lazy", "_saved", "gates", "guards", "stats", "rows"}
 BELOW = {*BASE, "tables", "maps"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "guards": {"errors", "files"},
     "_lazy": set(),
     "formatting": set(),
     "options": set(),
@@ -35,14 +36,14 @@ MAY_IMPORT = {
     "document": {"formatting", "result"},
     "progress": set(),
     "importing": {"errors"},
-    "parts": {"arrays", "files"},  # finished parts of long computations
+    "parts": {"arrays", "errors", "files", "guards"},  # finished parts of long computations
     "arrays": {"errors", "checks"},
     "memory": {"errors", "files", "arrays"},
     "checks": {"errors"},
     "gates": {"checks", "result"},
     "stats": {"errors", "checks", "arrays"},
     "rows": {"errors", "checks", "arrays", "memory"},
-    "_saved": {"errors", "files", "arrays", "result"},
+    "_saved": {"errors", "files", "guards", "arrays", "result"},
     "tables": BASE,
     "maps": BASE | {"tables"},  # which reads and pairs their rows
     "align": BELOW | {"ica"},

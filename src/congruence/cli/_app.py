@@ -95,10 +95,6 @@ def main() -> None:
             build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
         _stop(str(error), 2)
-    except OSError as error:  # of a name that is too long, a folder that may not be searched, a disk that fails
-        if error.filename is None or os.environ.get("CONGRUENCE_DEBUG"):
-            raise
-        _stop(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}", 2)
     except MemoryError:
         _stop("not enough memory for this input; use fewer rows or runs at a time", 2)
     except KeyboardInterrupt:  # outside a command
@@ -106,6 +102,8 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("CONGRUENCE_DEBUG"):
             raise
+        if isinstance(error, OSError) and isinstance(error.filename, str):  # a name that is too long, a failing disk
+            _stop(f"{error.filename} cannot be used: {error.strerror}", 2)
         where = "set CONGRUENCE_DEBUG=1 to see the traceback, and please report it"
         _stop(f"internal error ({type(error).__name__}: {error}); {where}", 3)
 
