@@ -18,6 +18,7 @@ from pathlib import Path
 from congruence.errors import InputError
 
 LOCK = "in-use.lock"  # in a folder while a process writes to it
+TABLES_READ: dict[str, tuple[int, ...]] = {}  # inode, size and time of each, as `guards.reading` found them
 HASHED = 10**9  # bytes up to which the contents of an input are hashed
 
 
@@ -74,6 +75,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with temporary.open("rb") as written:
             os.fsync(written.fileno())  # some disks report only now that they are full
         os.replace(temporary, path)
+        TABLES_READ.pop(os.path.abspath(path), None)  # what we change ourselves is not changed by others
     except OSError as error:
         raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
     finally:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from congruence.errors import CongruenceError, InputError, TableError
-from congruence.files import system_reason
+from congruence.files import TABLES_READ, system_reason
 
 MEMBERS = 10_000  # of an archive (.npz, .pt), and of an HDF5 file
 SETTINGS_BYTES = 2**24  # of a file of settings in JSON
@@ -30,7 +30,6 @@ PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and conve
 MODEL_TENSORS, MODEL_NUMBERS = 1000, 2**24  # of a model, beyond four times those of its weights
 
 _SOURCE_LINES = re.compile(r",? \S+\.rs:[\d:]+")  # which libraries in Rust add to their messages
-_stamps: dict[str, tuple[int, ...]] = {}  # of the files that were read, at that time
 
 
 def suffix_of(path: Path) -> str:
@@ -122,8 +121,8 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
         failure = error
     if before is not None and _stamp(path) != before:
         raise TableError(f"{path} was changed while it was read; read it when it is complete") from failure
-    if before is not None:
-        _stamps[os.path.abspath(path)] = before
+    if before is not None and not what:
+        TABLES_READ[os.path.abspath(path)] = before
     if failure is None:
         return
     reason = first_sentence(failure)
@@ -139,15 +138,15 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
 
 
 def check_unchanged() -> None:
-    """Refuse to go on if a file was changed since it was read: one that is mapped into memory gives new numbers."""
-    for path, stamp in _stamps.items():
+    """Refuse to go on if a table was changed since it was read: one that is mapped into memory gives new numbers."""
+    for path, stamp in TABLES_READ.items():
         if _stamp(path) not in (stamp, None):  # one that was removed is still readable
             raise InputError(f"{path} was changed while it was used; run again when it is complete")
 
 
 def forget_files() -> None:
-    """Begin again to record which files are read, for `check_unchanged`."""
-    _stamps.clear()
+    """Begin again to record which tables are read, for `check_unchanged`."""
+    TABLES_READ.clear()
 
 
 @contextlib.contextmanager

@@ -183,3 +183,9 @@ def test_no_listed_name_is_a_module(room):
     assert not [name for name in package.__all__ if ismodule(getattr(package, name))]
     assert callable(congruence.mechanism.finest_additive)
     assert callable(congruence.mechanism.finest_disjoint)
+
+
+def test_a_large_tolerance_leaves_one_part_where_every_output_is_faint(rng):
+    weights = torch.tensor(rng.normal(size=(2, 600)))
+    result = examine_mechanism(lambda s: s.tanh() @ weights, rng.normal(size=(8, 2)), rtol=0.9)
+    assert "0,1" in result.verdict

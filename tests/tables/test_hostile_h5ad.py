@@ -173,3 +173,10 @@ def test_pickles_in_an_h5ad_are_not_run(tmp_path, refused, payload):
         store["obs/q"] = np.array([pickled] * 40)
         store["obs"].attrs["column-order"] = ["p", "q"]
     refused(tmp_path / "x.h5ad", "could not be read as .h5ad")
+
+
+@pytest.mark.parametrize("change", [{"_index": "/uns/names"}, {"column-order": ["/uns/names"]}])
+def test_names_of_columns_do_not_lead_out_of_the_frame(tmp_path, refused, change):
+    with save_h5ad(tmp_path / "x.h5ad") as store:
+        store["obs"].attrs.update({name: np.array(value, dtype=object) for name, value in change.items()})
+    refused(tmp_path / "x.h5ad", "the columns /uns/names are not in obs itself")
