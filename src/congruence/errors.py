@@ -6,6 +6,8 @@ prints the message alone and exits with code 2.
 
 from __future__ import annotations
 
+from congruence.formatting import printable
+
 LONGEST = 1500  # characters of a message; names from a damaged file may be of any length
 
 
@@ -67,7 +69,5 @@ class InputWarning(CongruenceWarning):
 
 
 def _on_one_line(message: str) -> str:
-    """Return a message without control characters: names from a file may contain line breaks and terminal codes."""
-    if not message.isprintable():
-        message = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    message = printable(message)
     return message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."

@@ -19,6 +19,7 @@ import typer
 from congruence import __version__
 from congruence.cli._streams import lasting_streams
 from congruence.errors import CongruenceError
+from congruence.formatting import printable
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
     "compare": "congruence.cli.compare",
@@ -108,5 +109,5 @@ def main() -> None:
 
 def _stop(sentence: str, code: int) -> None:
     with contextlib.suppress(OSError):  # standard error is closed
-        typer.echo(f"congruence: {sentence}", err=True)
+        typer.echo(f"congruence: {printable(sentence)}", err=True)
     sys.exit(code)

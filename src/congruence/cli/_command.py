@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 import typer
 
 from congruence.errors import CongruenceWarning, InputError
+from congruence.formatting import printable
 from congruence.options import OUTPUT, option, reading
 from congruence.progress import Progress, show_progress
 
@@ -143,9 +144,9 @@ def listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def say(text: str) -> None:
-    """Print a message on stderr."""
-    typer.echo(text, err=True)
+def say(text: str, *, err: bool = True) -> None:
+    """Print lines on stderr or stdout, with control characters in names escaped."""
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
 
 
 @contextlib.contextmanager
@@ -182,7 +183,7 @@ def deliver(result: R, outputs: Outputs) -> R:
     to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
     for name, path in outputs.files().items():
         if name in to_stdout:
-            typer.echo(texts[name], nl=False)
+            say(texts[name].removesuffix("\n"), err=False) if sys.stdout.isatty() else typer.echo(texts[name], nl=False)
         else:
             write_text(path, texts[name])
     if not outputs.quiet:
