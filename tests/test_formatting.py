@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from congruence.formatting import count, elided, interval, number, percent, printable, setting, step
+from congruence.errors import printable
+from congruence.formatting import count, elided, interval, number, percent, setting, step
 from congruence.maps._names import ordered_groups
 
 

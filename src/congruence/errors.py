@@ -6,7 +6,7 @@ prints the message alone and exits with code 2.
 
 from __future__ import annotations
 
-from congruence.formatting import printable
+from unicodedata import category
 
 LONGEST = 1500  # characters of a message; names from a damaged file may be of any length
 
@@ -66,6 +66,14 @@ class PairedByPositionWarning(CongruenceWarning):
 
 class InputWarning(CongruenceWarning):
     """A column was taken as the row id or left out, or rows were left out, without the user having named them."""
+
+
+def printable(text: str) -> str:
+    """Return a text with control characters escaped: names from a file may hold line breaks and terminal codes."""
+    if text.isprintable():
+        return text
+    shown = (c if c.isprintable() or category(c) == "Zs" else c.encode("unicode_escape").decode() for c in text)
+    return "".join(shown)
 
 
 def _on_one_line(message: str) -> str:

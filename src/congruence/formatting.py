@@ -5,17 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unicodedata import category
 
 UNDEFINED = "–"
-
-
-def printable(text: str) -> str:
-    """Return a text with control characters escaped: names from a file may hold line breaks and terminal codes."""
-    if text.isprintable():
-        return text
-    shown = (c if c.isprintable() or category(c) == "Zs" else c.encode("unicode_escape").decode() for c in text)
-    return "".join(shown)
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 import numpy as np
 
 from congruence.checks import check_choice
-from congruence.errors import InputError, MissingDependencyError, UnknownKeyError
+from congruence.errors import InputError, MissingDependencyError, UnknownKeyError, printable
 from congruence.files import InputFile, check_writable, write_text
-from congruence.formatting import printable
 
 if TYPE_CHECKING:
     from congruence.document import Document

@@ -18,8 +18,7 @@ import typer
 
 from congruence import __version__
 from congruence.cli._streams import lasting_streams
-from congruence.errors import CongruenceError
-from congruence.formatting import printable
+from congruence.errors import CongruenceError, printable
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
     "compare": "congruence.cli.compare",

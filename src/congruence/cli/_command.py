@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 
 import typer
 
-from congruence.errors import CongruenceWarning, InputError
-from congruence.formatting import printable
+from congruence.errors import CongruenceWarning, InputError, printable
 from congruence.options import OUTPUT, option, reading
 from congruence.progress import Progress, show_progress
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from congruence.document import Cell, Document, Findings, Notes, Table, Text, as_cell
-from congruence.formatting import printable
+from congruence.errors import printable
 from congruence.report.html import MARKS
 
 if TYPE_CHECKING:
