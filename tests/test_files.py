@@ -5,9 +5,12 @@ import signal
 import stat
 import subprocess
 import sys
+import warnings
 
+import numpy as np
 import pytest
 
+import congruence
 from congruence import files
 from congruence.errors import InputError
 from congruence.files import (
@@ -43,12 +46,13 @@ def test_an_interruption_leaves_what_was_there(interruption, tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_full_disk_is_one_sentence(tmp_path):
+@pytest.mark.parametrize("error", [OSError(28, "No space"), RuntimeError("I/O error: full (os error 28)")], ids=repr)
+def test_a_full_disk_is_one_sentence(tmp_path, error):
     with (
         pytest.raises(InputError, match=r"cannot write to .*a.txt: No space left on device"),
         replacing(tmp_path / "a.txt"),
     ):
-        raise OSError(28, "No space left on device")
+        raise error
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,3 +140,38 @@ def test_a_folder_is_described_by_names_and_contents(tmp_path):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*none\.npy: No such file or directory"):
         describe_file(tmp_path / "none.npy")
+
+
+@pytest.mark.parametrize("verb", ["compare", "resolve", "translate", "evaluate"])
+def test_an_input_that_is_overwritten_during_a_run_is_refused(tmp_path, rng, verb):
+    a, b, x = tmp_path / "a.npy", tmp_path / "b.npy", rng.laplace(size=(300, 3))
+    np.save(a, x)
+    np.save(b, x[:, ::-1])
+
+    def overwrite(*_):  # in place, as the rows are mapped
+        mapped = np.lib.format.open_memmap(b, "r+")
+        mapped[:] = mapped[::-1] * 2
+
+    verbs = {
+        "compare": lambda: congruence.compare(a, b, nulls=2, progress=overwrite),
+        "resolve": lambda: congruence.resolve(b, progress=overwrite),
+        "translate": lambda: congruence.translate(a, b, progress=overwrite),
+        "evaluate": lambda: congruence.evaluate(b, x, metrics=["mcc"], progress=overwrite),
+    }
+    with warnings.catch_warnings(), pytest.raises(InputError, match=r"b\.npy was changed while it was in use"):
+        warnings.simplefilter("ignore")
+        verbs[verb]()
+
+
+def test_an_input_that_is_replaced_or_left_alone(tmp_path, rng):
+    table = congruence.read_table(_saved(tmp_path / "a.npy", rng.normal(size=(9, 2))))
+    (known,) = table.read
+    assert describe_file(known) == describe_file(tmp_path / "a.npy")
+    os.replace(_saved(tmp_path / "b.npy", np.asarray(table.values) + 1), tmp_path / "a.npy")
+    with pytest.raises(InputError, match="was changed"):
+        describe_file(known)
+
+
+def _saved(path, values):
+    np.save(path, values)
+    return path

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from congruence.errors import printable
 from congruence.formatting import count, elided, interval, number, percent, setting, step
 from congruence.maps._names import ordered_groups
 
@@ -63,3 +64,8 @@ def test_counts_agree_with_their_noun():
 
 def test_steps_are_written_whole():
     assert [step(v) for v in (0.0, 143000.0, 1e6, 0.25)] == ["0", "143000", "1000000", "0.25"]
+
+
+def test_control_characters_are_escaped_and_other_text_is_kept():
+    assert printable("a\x1b[2Jb\rc\nd\u202e\x9b") == r"a\x1b[2Jb\rc\nd\u202e\x9b"
+    assert printable("3\u00a0% \u2013 é 漢") == "3\u00a0% \u2013 é 漢"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 import hypothesis.strategies as st
@@ -158,6 +161,24 @@ def test_outputs_are_written_to_a_path(tmp_path):
     assert toy.to_markdown(tmp_path / "r.md") == (tmp_path / "r.md").read_text(encoding="utf-8")
     with pytest.raises(InputError, match="does not exist"):
         toy.to_json(tmp_path / "missing" / "r.json")
+
+
+def test_names_cannot_command_a_terminal_or_a_spreadsheet(monkeypatch):
+    names = ["=1+1", "+cmd", "-2+3", "@sum", "\t=1", "-0.5", "a\x1b[2J\rb"]
+    monkeypatch.setattr(Toy, "rows", lambda self: [{"name": name, "value": -1.5} for name in names])
+    cells = [row["name"] for row in csv.DictReader(io.StringIO(Toy().to_csv(), newline=""))]
+    assert cells == ["'=1+1", "'+cmd", "'-2+3", "'@sum", r"\t=1", "-0.5", r"a\x1b[2J\rb"]
+    assert ",-1.5\n" in Toy().to_csv()
+    noted = replace(Toy().document(), headline="file \x1b]0;owned\x07", notes=["column a\x1b[2J\rb"])
+    text = render_text(noted)
+    assert "\x1b" not in text
+    assert r"column a\x1b[2J\rb" in text
+    assert r"file \x1b]0;owned\x07" in text
+
+
+def test_a_page_loads_and_sends_nothing():
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', render_html(Toy().document()))[1]
+    assert {"default-src 'none'", "base-uri 'none'", "form-action 'none'"} <= set(policy.split("; "))
 
 
 def test_the_command_and_the_input_files_are_shown_in_every_document():

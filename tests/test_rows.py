@@ -68,6 +68,14 @@ def test_moments_of_different_widths_do_not_merge():
         Moments.empty(3).finish()
 
 
+def test_a_far_value_takes_no_digits_from_the_distances_of_other_rows(rng):
+    x = rng.normal(size=(300, 4)) + 5
+    x[7, 2] = 1e100
+    points, rounding = Rows(x).points(np.arange(300))
+    assert_allclose(np.diff(points[:7], axis=0), np.diff(x[:7], axis=0), rtol=1e-12)
+    assert 0 < rounding < 1e-14
+
+
 def test_centred_rows_are_kept_only_where_that_takes_little_memory(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((10, 3), np.float32))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")

@@ -6,6 +6,8 @@ prints the message alone and exits with code 2.
 
 from __future__ import annotations
 
+from unicodedata import category
+
 LONGEST = 1500  # characters of a message; names from a damaged file may be of any length
 
 
@@ -66,8 +68,14 @@ class InputWarning(CongruenceWarning):
     """A column was taken as the row id or left out, or rows were left out, without the user having named them."""
 
 
+def printable(text: str) -> str:
+    """Return a text with control characters escaped: names from a file may hold line breaks and terminal codes."""
+    if text.isprintable():
+        return text
+    shown = (c if c.isprintable() or category(c) == "Zs" else c.encode("unicode_escape").decode() for c in text)
+    return "".join(shown)
+
+
 def _on_one_line(message: str) -> str:
-    """Return a message without control characters: names from a file may contain line breaks and terminal codes."""
-    if not message.isprintable():
-        message = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    message = printable(message)
     return message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."

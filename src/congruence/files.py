@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from congruence.errors import InputError
+from congruence.errors import CongruenceError, InputError
 
 LOCK = "in-use.lock"  # in a folder while a process writes to it
-TABLES_READ: dict[str, tuple[int, ...]] = {}  # inode, size and time of each, as `guards.reading` found them
 HASHED = 10**9  # bytes up to which the contents of an input are hashed
 
 
@@ -75,9 +74,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with temporary.open("rb") as written:
             os.fsync(written.fileno())  # some disks report only now that they are full
         os.replace(temporary, path)
-        TABLES_READ.pop(os.path.abspath(path), None)  # what we change ourselves is not changed by others
-    except OSError as error:
-        raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
+    except Exception as error:  # libraries have errors of their own for a full disk
+        reason = "" if isinstance(error, CongruenceError) else system_reason(error)
+        if not reason and not isinstance(error, OSError):
+            raise
+        raise InputError(f"cannot write to {path}: {reason or error}") from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
@@ -136,22 +137,48 @@ class InputFile:
     modified: str | None  # ISO 8601, UTC
 
 
-def describe_file(path: str | Path) -> InputFile:
+@dataclass(frozen=True)
+class ReadFile:
+    """A file or folder as it was when its rows were read: inode, size and time of change of every file."""
+
+    path: Path
+    state: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def now(cls, path: Path) -> ReadFile:
+        """The file as it is now; nothing where it cannot be examined."""
+        state: list[tuple[int, int, int]] = []
+        with contextlib.suppress(OSError):
+            state = [(one.st_ino, one.st_size, one.st_mtime_ns) for one in (file.stat() for file in _files(path))]
+        return cls(path, tuple(state))
+
+
+def describe_file(file: str | Path | ReadFile) -> InputFile:
     """Describe a file, or a folder by all files in it (the digest covers their sorted names and contents).
 
-    The SHA-256 is that of the contents up to 1 GB; above that, the time of the last change takes its place.
+    The SHA-256 is that of the contents up to 1 GB; above that, the time of the last change takes its place. A file
+    that is no longer as it was when it was read is refused: its rows may be mapped, and so may have changed with it.
     """
-    path = path if isinstance(path, Path) else Path(path)  # an address stays one
+    before = file if isinstance(file, ReadFile) else None
+    path = file.path if isinstance(file, ReadFile) else file if isinstance(file, Path) else Path(file)
+    modified = None
     try:
-        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-        stats = [file.stat() for file in files]
+        files = _files(path)
+        stats = [one.stat() for one in files]
         size = sum(one.st_size for one in stats)
-        if size <= HASHED:
-            return InputFile(str(path), size, _digest(path, files), None)
-        changed = datetime.fromtimestamp(max(one.st_mtime for one in stats), UTC)
+        digest = _digest(path, files) if size <= HASHED else None
+        if digest is None:
+            changed = datetime.fromtimestamp(max(one.st_mtime for one in stats), UTC)
+            modified = changed.isoformat(timespec="seconds")
     except OSError as error:
         raise InputError(f"cannot read {path}: {system_reason(error) or error}") from error
-    return InputFile(str(path), size, None, changed.isoformat(timespec="seconds"))
+    if before is not None and before != ReadFile.now(path):
+        raise InputError(f"{path} was changed while it was in use; run again when nothing writes to it")
+    return InputFile(str(path), size, digest, modified)
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def _digest(path: Path, files: list[Path]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from congruence.errors import CongruenceError, InputError, TableError
-from congruence.files import TABLES_READ, system_reason
+from congruence.files import system_reason
 
 MEMBERS = 10_000  # of an archive (.npz, .pt), and of an HDF5 file
 SETTINGS_BYTES = 2**24  # of a file of settings in JSON
@@ -121,8 +121,6 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
         failure = error
     if before is not None and _stamp(path) != before:
         raise TableError(f"{path} was changed while it was read; read it when it is complete") from failure
-    if before is not None and not what:
-        TABLES_READ[os.path.abspath(path)] = before
     if failure is None:
         return
     reason = first_sentence(failure)
@@ -135,18 +133,6 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
     if what:
         raise InputError(f"cannot read {what} from {path}, it may be damaged: {reason}") from failure
     raise TableError(f"{path} could not be read as {suffix_of(path)}, it may be damaged: {reason}") from failure
-
-
-def check_unchanged() -> None:
-    """Refuse to go on if a table was changed since it was read: one that is mapped into memory gives new numbers."""
-    for path, stamp in TABLES_READ.items():
-        if _stamp(path) not in (stamp, None):  # one that was removed is still readable
-            raise InputError(f"{path} was changed while it was used; run again when it is complete")
-
-
-def forget_files() -> None:
-    """Begin again to record which tables are read, for `check_unchanged`."""
-    TABLES_READ.clear()
 
 
 @contextlib.contextmanager

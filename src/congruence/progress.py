@@ -188,4 +188,5 @@ class _Bar:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         self.remaining(what, done, total)
-        self.bar.update(self.task, description=what, completed=done, total=total)
+        shown = what if what.isprintable() else repr(what)[1:-1]  # names from a file may hold terminal codes
+        self.bar.update(self.task, description=shown, completed=done, total=total)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 import numpy as np
 
 from congruence.checks import check_choice
-from congruence.errors import InputError, MissingDependencyError, UnknownKeyError
+from congruence.errors import InputError, MissingDependencyError, UnknownKeyError, printable
 from congruence.files import InputFile, check_writable, write_text
 
 if TYPE_CHECKING:
@@ -296,16 +296,27 @@ def _csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     if rows:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(rows[0])
+        writer.writerow(map(_exact, rows[0]))
         writer.writerows([_exact(value) for value in row.values()] for row in rows)
     return out.getvalue()
 
 
 def _exact(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return printable(f"'{value}" if _is_formula(value) else value)
     plain = value.item() if hasattr(value, "item") else value  # numpy scalars print their type
     return "" if plain is None or plain != plain else repr(plain)
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a spreadsheet would compute a cell with this text; an apostrophe before it prevents that."""
+    if not text.startswith(("=", "+", "-", "@")):
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
 
 
 def _plain(value: Any) -> Any:

@@ -404,6 +404,7 @@ def test_wrong_options_are_named(change, message, rng):
         ([np.eye(4), np.full((4, 4), 0.1, dtype=np.float32)], "all rows of run1 are equal"),
         ([np.eye(4) * 1e200, np.eye(4)], "run0: the values are too large or too small to be squared"),
         ([np.eye(4), np.eye(4) * 1e-200], "run1: the values are too large or too small to be squared"),
+        ([np.eye(4) * 1e-80, np.eye(4) * 1e80], r"the runs differ in size by a factor of 1e\+160; rescale one of them"),
         ([np.ones(4), np.eye(4)], r"run0 must be a matrix \(rows, dimensions\), but has shape \(4,\)"),
         ([[[1, 2], [3]], np.eye(4)], "run0 is ragged"),
         ([np.eye(4) * 1j, np.eye(4)], "run0 must hold real numbers, but its dtype is complex128"),
@@ -415,6 +416,27 @@ def test_wrong_options_are_named(change, message, rng):
 def test_wrong_runs_are_named(runs, message):
     with pytest.raises(InputError, match=message):
         compare(runs)
+
+
+@pytest.mark.parametrize("exponents", [(-150, -150), (-120, -120), (-90, 0), (0, 80), (120, 120), (150, 150)])
+def test_any_scale_gives_the_same_numbers_or_is_refused(rng, exponents):
+    x = rng.laplace(size=(300, 3))
+    runs = [x, x @ rng.normal(size=(3, 3)) + 0.1 * rng.normal(size=x.shape)]
+    how = {"groups": ["similarity", "linear", "ica"], "similarities": "all"}
+    here = compare(runs, **how, **QUICK).pairs[0]
+    scaled = [10.0**e * run for e, run in zip(exponents, runs, strict=True)]
+    if max(map(abs, exponents)) > 125:
+        with pytest.raises(InputError, match="too large or too small to be squared"):
+            compare(scaled, **how, **QUICK)
+        return
+    there = compare(scaled, **how, **QUICK).pairs[0]
+    for group, near in here.groups.items():
+        assert_allclose(there.groups[group].of_chance.mean, near.of_chance.mean, rtol=1e-6)
+        assert_allclose(there.groups[group].r2.mean, near.r2.mean, rtol=1e-6)
+    for name, score in here.similarities.items():
+        if name != "size_and_shape":
+            assert_allclose(there.similarities[name].value, score.value, rtol=1e-6, err_msg=name)
+    assert_allclose(there.mcc.strong, here.mcc.strong, rtol=1e-9)
 
 
 def test_rows_without_direction_are_refused_under_cosine(rng):

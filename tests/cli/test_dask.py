@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.cli import cluster as cluster_module
 from congruence.cli import main
-from congruence.errors import TableError
+from congruence.errors import CongruenceWarning, InputError, TableError
 from congruence.tables import Table, lazy, read_table, write_table
 from congruence.tables.parts import lazy_parts
 
@@ -184,6 +184,38 @@ def test_workers_may_be_started_for_the_command(table, capsys, monkeypatch):
 
 def _small(cluster):
     return lambda **options: cluster(**options, n_workers=1)
+
+
+def test_only_this_process_can_reach_workers_that_it_started(monkeypatch):
+    monkeypatch.setattr(distributed, "LocalCluster", _small(distributed.LocalCluster))
+    with cluster_module.on_cluster("local"):
+        address = distributed.default_client().scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        with pytest.raises(InputError, match="TLS needs certificates"):
+            cluster_module._check_address(distributed, address)
+        with pytest.raises(OSError, match=r"127\.0\.0\.1"):
+            distributed.Client(address.replace("tls", "tcp"), timeout=1, set_as_default=False)
+
+
+def test_without_cryptography_workers_listen_on_loopback_with_a_warning(monkeypatch):
+    monkeypatch.setattr(cluster_module, "find_spec", lambda name: None)
+    started = []
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **options: started.append(options))
+    with pytest.warns(CongruenceWarning, match=r"without TLS.*pip install cryptography"):
+        cluster_module._start_workers(distributed)
+    assert started[0]["host"] == "127.0.0.1"
+    assert started[0]["security"] is None
+
+
+@pytest.mark.parametrize("address", ["", "foo", "tcp://", "tcp://[::1", "http://a:1", "tcp://a:b", "a:99999", "a:b:c"])
+def test_what_is_not_an_address_is_refused_at_once(address):
+    with pytest.raises(InputError, match="this is not an address; an address looks like"):
+        cluster_module._check_address(distributed, address)
+
+
+@pytest.mark.parametrize("address", ["tcp://host:8786", "10.0.0.1:8786", "tcp://[::1]:8786", "tcp://a-b.example.org:1"])
+def test_addresses(address):
+    cluster_module._check_address(distributed, address)
 
 
 def test_a_zarr_array_is_read_in_blocks_of_its_chunks(table):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors import safe_open
+from scipy.stats import ortho_group
 from sklearn.base import clone
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
@@ -143,6 +144,21 @@ def test_without_whitening_rows_are_only_turned(mixture):
     whitened = ICA(random_state=0).fit(mixture[1])
     assert_allclose(np.abs(ica.transform(z)), np.abs(whitened.transform(mixture[1])), atol=1e-3)
     assert ICA(whiten=False, n_components=2, random_state=0).fit_transform(z).shape == (5000, 2)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1000.0, 1e150])
+def test_without_whitening_units_do_not_matter(mixture, unit):
+    rows = mixture[0] @ ortho_group.rvs(6, random_state=0)
+    here, there = (ICA(whiten=False, random_state=0).fit(one) for one in (rows, unit * rows))
+    assert_allclose(there.components_, here.components_, atol=1e-4)
+    assert here.identified_.all()
+    assert_allclose(here.components_ @ here.components_.T, np.eye(6), atol=1e-10)
+    assert_array_equal(there.identified_, here.identified_)
+
+
+def test_without_whitening_values_too_small_to_be_squared_are_refused(mixture):
+    with pytest.raises(InputError, match="too small to be squared"):
+        ICA(whiten=False).fit(mixture[1][:100] * 1e-150)
 
 
 def test_it_is_no_worse_than_scikit_learn_and_picard(mixtures):

@@ -51,8 +51,7 @@ class LabelledRows:
 
     def files(self) -> list[dict[str, Any]]:
         """The files that the table was read from, with size and checksum."""
-        paths = self.table.parts or ([] if self.table.path is None else [self.table.path])
-        return [asdict(describe_file(path)) for path in paths]
+        return [asdict(describe_file(file)) for file in self.table.read]
 
 
 def read_rows(x: Any, options: DeconfoundOptions) -> LabelledRows:

@@ -18,7 +18,7 @@ import typer
 
 from congruence import __version__
 from congruence.cli._streams import lasting_streams
-from congruence.errors import CongruenceError
+from congruence.errors import CongruenceError, printable
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
     "compare": "congruence.cli.compare",
@@ -110,5 +110,5 @@ def main() -> None:
 
 def _stop(sentence: str, code: int) -> None:
     with contextlib.suppress(OSError):  # standard error is closed
-        typer.echo(f"congruence: {sentence}", err=True)
+        typer.echo(f"congruence: {printable(sentence)}", err=True)
     sys.exit(code)

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 
 import typer
 
-from congruence.errors import CongruenceWarning, InputError
-from congruence.guards import check_unchanged, forget_files
+from congruence.errors import CongruenceWarning, InputError, printable
 from congruence.options import OUTPUT, option, reading
 from congruence.progress import Progress, show_progress
 
@@ -144,9 +143,9 @@ def listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def say(text: str) -> None:
-    """Print a message on stderr."""
-    typer.echo(text, err=True)
+def say(text: str, *, err: bool = True) -> None:
+    """Print lines on stderr or stdout, with control characters in names escaped."""
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
 
 
 @contextlib.contextmanager
@@ -154,10 +153,8 @@ def working(outputs: _Quiet) -> Iterator[Progress]:
     """Yield progress(what, done, total), drawn on a terminal; print warnings of this package at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CongruenceWarning)
-        forget_files()
         with show_progress(outputs.quiet) as progress:
             yield progress
-        check_unchanged()
     _WARNED[:] = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, CongruenceWarning))
 
 
@@ -185,7 +182,7 @@ def deliver(result: R, outputs: Outputs) -> R:
     to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
     for name, path in outputs.files().items():
         if name in to_stdout:
-            typer.echo(texts[name], nl=False)
+            say(texts[name].removesuffix("\n"), err=False) if sys.stdout.isatty() else typer.echo(texts[name], nl=False)
         else:
             write_text(path, texts[name])
     if not outputs.quiet:

@@ -95,7 +95,7 @@ def check(
     cli.deliver(result, replace(outputs, quiet=True))
     if not outputs.quiet:
         to_stdout = any(str(path) == "-" for path in outputs.files().values())
-        typer.echo(summary(result, not any(gate.exceeded for gate in gates)), err=to_stdout)
+        cli.say(summary(result, not any(gate.exceeded for gate in gates)), err=to_stdout)
         for note in result.notes:
             cli.say(f"note: {note}")
     exit_by_gates(gates)

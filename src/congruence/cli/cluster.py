@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
+import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
-from congruence.errors import InputError, MissingDependencyError
+from congruence.errors import CongruenceWarning, InputError, MissingDependencyError
 
 ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
+_ADDRESS = re.compile(r"(?P<scheme>(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(?P<port>[0-9]{1,5})")
 PATIENCE = 8  # seconds to wait for the scheduler, and for its first worker
 
 
@@ -28,10 +32,9 @@ def on_cluster(address: str | None) -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised and reported as one sentence
     with contextlib.ExitStack() as stack:
         if address == "local":
-            target: Any = stack.enter_context(
-                distributed.LocalCluster(threads_per_worker=1, dashboard_address="127.0.0.1:0")
-            )
+            target: Any = stack.enter_context(_start_workers(distributed))
         else:
+            _check_address(distributed, address)
             target = address
         _check_answers(distributed, target, address)
         client = stack.enter_context(distributed.Client(target, timeout=PATIENCE))
@@ -40,6 +43,31 @@ def on_cluster(address: str | None) -> Iterator[None]:
         except TimeoutError as error:
             raise InputError(f"--dask {address}: the scheduler has no workers; start some (dask worker)") from error
         yield
+
+
+def _start_workers(distributed: Any) -> Any:
+    """Start a scheduler and workers for this process: on loopback, and with TLS and a key that only they have."""
+    secure = find_spec("cryptography") is not None
+    if not secure:
+        warnings.warn(
+            "Workers of --dask local listen on 127.0.0.1 without TLS, so other users of this machine can run code on "
+            "them; pip install cryptography",
+            CongruenceWarning,
+            stacklevel=2,
+        )
+    return distributed.LocalCluster(
+        host="127.0.0.1", threads_per_worker=1, dashboard_address="127.0.0.1:0", security=True if secure else None
+    )
+
+
+def _check_address(distributed: Any, address: str) -> None:
+    """Refuse what is not an address, and TLS without certificates."""
+    found = _ADDRESS.fullmatch(address)
+    if not found or not 0 < int(found["port"]) < 2**16:
+        raise InputError(f"--dask {address or repr(address)}: this is not an address; {ADDRESSES}")
+    secured = distributed.Security().get_connection_args("client").get("ssl_context") is not None
+    if found["scheme"] in ("tls://", "wss://") and not secured:
+        raise InputError(f"--dask {address}: TLS needs certificates; set distributed.comm.tls in dask's configuration")
 
 
 def _check_answers(distributed: Any, where: Any, address: str) -> None:

@@ -96,7 +96,7 @@ def extract(
         _show_layers(listed)
     elif not quiet:
         for one in written.values():
-            typer.echo(f"{one.layer}: {one.n} rows x {one.d} dimensions in {one.path}")
+            cli.say(f"{one.layer}: {one.n} rows x {one.d} dimensions in {one.path}", err=False)
 
 
 def _source(paths: dict[str, Path | None]) -> tuple[Path | None, str | None]:
@@ -150,4 +150,4 @@ def _show_layers(layers: list[Layer]) -> None:
         rows.append((layer.name, layer.kind, str(layer.parameters), shape))
     first, second, third = (max(len(row[place]) for row in rows) for place in range(3))
     for name, kind, parameters, shape in rows:
-        typer.echo(f"{name:{first}}  {kind:{second}}  {parameters:>{third}}  {shape}")
+        cli.say(f"{name:{first}}  {kind:{second}}  {parameters:>{third}}  {shape}", err=False)

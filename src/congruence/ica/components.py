@@ -24,7 +24,7 @@ from congruence.ica._halves import SAME_AXIS, blocks_of, check_components, error
 from congruence.ica._passes import AnyPasses, DaskPasses, Passes
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
 from congruence.ica._spectral import nearer, rows_needed
-from congruence.ica._whitening import Reread, Whitening, fit_whitening, largest_positive
+from congruence.ica._whitening import SMALLEST, Reread, Whitening, fit_whitening, largest_positive
 from congruence.rows.algebra import decomposing_on, eigh, one_thread
 from congruence.rows.blocks import DaskRows
 from congruence.rows.engine import Moments, row_moments
@@ -109,6 +109,7 @@ def independent_components(
     seed: int | np.random.Generator = 0,
     start: Float | None = None,
     device: str = "auto",
+    unit: float | None = None,
 ) -> Components:
     """Find the independent components of the rows of `data`, shape (n, d).
 
@@ -144,10 +145,19 @@ def independent_components(
         The rotation of the whitened rows to start from, instead of a random one.
     device : str
         "auto" (where the data are), "cpu" or "cuda".
+    unit : float, optional
+        With ``whiten=False``, the size of rows at which the contrast sees them as 1: by default the root mean square
+        along their longest axis, so that components do not depend on units.
     """
     check_fit(rows, tol, max_iter, starts)
     prepared = prepare_rows(
-        data, n_components=n_components, contrast=contrast, whiten=whiten, standardize=standardize, device=device
+        data,
+        n_components=n_components,
+        contrast=contrast,
+        whiten=whiten,
+        standardize=standardize,
+        device=device,
+        unit=unit,
     )
     options: dict[str, Any] = {"starts": starts, "tol": tol, "max_iter": max_iter}
     return components_of(prepared, n_components, rows, seed, start, check=check, labels=cluster, **options)
@@ -191,7 +201,10 @@ def components_of(
         unmixing = check_components(prepared, unmixing, index, labels, rng, **limits)
         if left is not None and not np.isnan(unmixing.sampling_error).any():
             left = _upper_limit(prepared, unmixing, index)  # of the components that are still identified
-    unmixing = unmixing if prepared.whiten else first_components(unmixing, n_components)
+    if not prepared.whiten:  # the rotation alone, without the unit
+        unit = prepared.whitening.inverse[0, 0]
+        unmixing = replace(unmixing, unmixing=unmixing.unmixing * unit, mixing=unmixing.mixing / unit)
+        unmixing = first_components(unmixing, n_components)
     return Components(prepared.whitening, unmixing, left, index)
 
 
@@ -280,6 +293,7 @@ class PreparedRows:
     contrast: Contrast
     device: str
     standardize: bool = False  # scale columns to unit variance before whitening
+    unit: float | None = None  # of rows that are not whitened
 
     def subset(self, index: Array | None) -> Sample:
         """Some rows, unmixed in their own, more precise whitening; components are reported in that of all rows."""
@@ -296,15 +310,16 @@ class PreparedRows:
         """
         here, at = self.gather(index) if gather else (self, index)
         reread = partial(row_moments, here.data, self.device, at)
-        return Sample(
-            here, *_whiten(reread(), self.whitening.retained, self.whiten, reread, self.standardize), index=at
-        )
+        return Sample(here, *self._whiten(reread, reread(), self.whitening.retained), index=at)
 
     def retain(self, n_components: int | float | None) -> PreparedRows:
         """The same rows with another number of directions retained."""
         reread = partial(row_moments, self.data, self.device, None)
-        white, covariance = _whiten(self.moments, n_components, self.whiten, reread, self.standardize)
+        white, covariance = self._whiten(reread, self.moments, n_components)
         return replace(self, whitening=white, covariance=covariance)
+
+    def _whiten(self, reread: Reread, moments: Moments, n_components: Any) -> tuple[Whitening, Float | None]:
+        return _whiten(moments, n_components, self.whiten, reread, self.standardize, self.unit)
 
     def gather(self, index: Array) -> tuple[PreparedRows, Array]:
         """Rows that include the chosen ones, and their positions; a few rows of a dask array are copied here."""
@@ -338,6 +353,7 @@ def prepare_rows(
     whiten: bool,
     device: str,
     standardize: bool = False,
+    unit: float | None = None,
 ) -> PreparedRows:
     """Read the rows once for their moments, and whiten them; the arguments are those of `independent_components`."""
     form = contrast_named(contrast)
@@ -349,20 +365,32 @@ def prepare_rows(
     reread = partial(row_moments, data, device, None)
     moments = reread()
     with decomposing_on(device):
-        white, covariance = _whiten(moments, n_components, whiten, reread, standardize)
-    return PreparedRows(data, moments, white, covariance, whiten, form, device, standardize)
+        white, covariance = _whiten(moments, n_components, whiten, reread, standardize, unit)
+    return PreparedRows(data, moments, white, covariance, whiten, form, device, standardize, unit)
 
 
 def _whiten(
-    moments: Moments, n_components: int | float | None, whiten: bool, reread: Reread, standardize: bool
+    moments: Moments,
+    n_components: int | float | None,
+    whiten: bool,
+    reread: Reread,
+    standardize: bool,
+    unit: float | None,
 ) -> tuple[Whitening, Float | None]:
-    """The whitening, and the second moments of the rows where they are not to be whitened and are not white."""
+    """The whitening, and the second moments of the rows where they are not to be whitened and are not white.
+
+    Rows that are not to be whitened are only divided by one number.
+    """
     if whiten:
         return fit_whitening(moments, "pca-cor" if standardize else "pca", n_components, reread=reread), None
     covariance = moments.finish()
     second = covariance + np.outer(moments.mean, moments.mean)
     one, d = np.eye(moments.d), moments.d
-    as_given = Whitening(np.zeros(d), one, one, d, np.diag(second), d, np.sqrt(np.diag(covariance)))
+    if 0 < np.trace(second) < SMALLEST:
+        raise InputError("the values are too small to be squared; rescale them")
+    unit = unit or float(np.sqrt(eigh(second)[0][-1])) or 1.0
+    as_given = Whitening(np.zeros(d), one / unit, one * unit, d, np.diag(second), d, np.sqrt(np.diag(covariance)))
+    second = second / unit**2
     return as_given, None if np.abs(second - one).max() < WHITE else second
 
 

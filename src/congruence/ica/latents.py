@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.checks import check_choice, check_seed
-from congruence.errors import InputError, NotConvergedWarning
-from congruence.ica.components import MAX_ITER_FREE
-from congruence.ica.estimator import ICA
+from congruence.errors import InputError
+from congruence.ica.components import MAX_ITER_FREE, independent_components
 
 WAYS = {
     "centred": "a rotation of all latents about their mean",
@@ -84,14 +83,12 @@ def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE
     sizes = np.linalg.svd(z - mean, compute_uv=False) / np.sqrt(len(z))  # standard deviations, falling
     if sizes[0] == 0:
         raise InputError("all codes are equal, so they have no components")
+    options: dict[str, Any]
     if way == "whitened":
         active = int((sizes > least * sizes[0]).sum())
-        ica, rows = ICA(active, check=False, max_iter=MAX_ITER_FREE, random_state=seed), z
+        options, rows = {"n_components": active}, z
     else:
-        ica = ICA(whiten=False, check=False, max_iter=MAX_ITER_FREE, random_state=seed)
-        rows = (z - mean) / sizes[0] if way == "centred" else z
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)
-        ica.fit(rows)
-    mean = mean if way == "centred" else ica.mean_
-    return LatentComponents(way, mean, ica.components_, ica.mixing_, ica.converged_)
+        options, rows = {"whiten": False, "unit": 1.0}, (z - mean) / sizes[0] if way == "centred" else z
+    state = int(check_random_state(seed).randint(2**31 - 1))  # as the estimator draws it
+    ica = independent_components(rows, **options, check=False, max_iter=MAX_ITER_FREE, seed=state).unmixing
+    return LatentComponents(way, mean if way == "centred" else ica.mean, ica.unmixing, ica.mixing, ica.converged)

@@ -14,13 +14,14 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
 from congruence.checks import check_number
+from congruence.errors import InputError
 from congruence.maps._protocol import Protocol as Protocol
 from congruence.maps._protocol import check_method as check_method
 from congruence.maps._protocol import protocol as protocol
 from congruence.maps.groups import Map
 from congruence.rows.algebra import one_thread
 from congruence.rows.blocks import Partition, compute
-from congruence.rows.engine import Rows, chunk_bytes
+from congruence.rows.engine import LIMIT, Rows, chunk_bytes
 from congruence.rows.sums import PairScatter, PairSums
 from congruence.stats.intervals import NO_INTERVAL, percentile_interval, ratio_interval, resampled_sums
 
@@ -94,6 +95,9 @@ def measure(
     Returns the nearness and the map fitted to all rows, by name. `tick` reports progress after each of the 1 + nulls
     rounds.
     """
+    norms = [float(np.sqrt(np.trace(run.outside(None).scatter))) for run in (sums.source, sums.target)]
+    if max(norms) > LIMIT * min(norms) > 0:  # a map from one to the other could not be squared
+        raise InputError(f"the runs differ in size by a factor of {max(norms) / min(norms):.0e}; rescale one of them")
     maps = _fit_all(fits, sums.outside(None), None)
     in_sample = _errors(maps, sums, None)
     held_out = np.empty((len(fits), sums.source.rows.n))

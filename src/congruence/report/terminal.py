@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from congruence.document import Cell, Document, Findings, Notes, Table, Text, as_cell
+from congruence.errors import printable
 from congruence.report.html import MARKS
 
 if TYPE_CHECKING:
@@ -125,4 +126,4 @@ def _cell(cell: Cell, narrow: bool, crowded: bool) -> str:
 def _plain(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(printable(text))

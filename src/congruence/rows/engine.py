@@ -38,6 +38,7 @@ CACHE_BYTES = 2**22  # of rows summed at a time: they stay in the processor's ca
 DEVICE_BYTES = 2**30  # the same on a GPU, which is idle between chunks
 KEPT_BYTES = 2**27  # of centred float64 rows kept in memory; more are centred again whenever they are used
 DEVICE_SHARE = 0.4  # of the free memory of a GPU that the rows of one run may take
+LIMIT = 1e125  # largest absolute values between its inverse and this: squares, and products of two squares, are precise
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ class Rows:
     def _moments(self) -> tuple[Float, Float]:
         source = self.data if self.blocks is None else self.blocks
         total, squares, largest = reduce_rows(source, _powers, _merge_powers, self.device, self.scale_rows)
-        if largest.any() and not 1e-140 < largest.max() < 1e140:
+        if largest.any() and not 1 / LIMIT < largest.max() < LIMIT:
             raise InputError("the values are too large or too small to be squared; rescale them")
         return total / self.n, epsilon(self.data) * np.sqrt(squares / self.n)
 
@@ -138,6 +139,16 @@ class Rows:
             padded[:, : self.d] = chunk
             return padded
         return chunk
+
+    def points(self, index: Array) -> tuple[Any, float]:
+        """Return the chosen rows minus their median, float64, and the rounding of their entries, for distances.
+
+        The mean may be so far from most rows, where a few are far, that subtracting it loses the others' digits.
+        """
+        raw = self._raw(index if self.order is None else self.order[index])
+        largest = np.median(to_numpy(library(raw).amax(abs(raw), 1)))
+        centre = raw.median(0).values if is_tensor(raw) else np.median(raw, axis=0)
+        return raw - centre, min(float(self.rounding.max()), epsilon(self.data) * float(largest))
 
     def _raw(self, index: slice | Array) -> Any:
         chunk = self._on_device(self.data[index])

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
-from congruence.files import InputFile, describe_file
+from congruence.files import InputFile, ReadFile, describe_file
 from congruence.tables._pairing import assign_ids, joined_rows
 from congruence.tables.address import as_path
 from congruence.tables.columns import PREFIX, patterns, selection
@@ -38,7 +37,7 @@ class CodesAndFactors:
     ids: Array | None  # (n,)
     by_id: bool
     notes: tuple[str, ...]  # how columns were chosen and rows were paired
-    paths: tuple[Path, ...] = ()
+    paths: tuple[ReadFile, ...] = ()
 
     @cached_property
     def files(self) -> tuple[InputFile, ...]:
@@ -252,7 +251,7 @@ def _row_numbers(facts: RowColumns, names: Mapping[str, str], *, own: bool, drop
     return Table(numbers[:, None], "factors", ids, facts.columns, notes=facts.notes, indexed=facts.indexed and not own)
 
 
-def _files_of(x: Any) -> list[Path]:
+def _files_of(x: Any) -> list[ReadFile]:
     if isinstance(x, str | os.PathLike):
-        return [as_path(path) for path in part_files(x)]
+        return [ReadFile.now(as_path(path)) for path in part_files(x)]
     return list(paths_of([x])) if isinstance(x, Table) else []

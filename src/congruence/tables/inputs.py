@@ -15,7 +15,7 @@ import numpy as np
 from congruence.arrays import Array, as_matrix, is_dask, is_tensor
 from congruence.checks import check_integer
 from congruence.errors import InputError, InputWarning
-from congruence.files import InputFile, describe_file
+from congruence.files import InputFile, ReadFile, describe_file
 from congruence.memory import check_fits, load_matrix
 from congruence.rows.blocks import DaskRows, fetch_rows
 from congruence.rows.engine import Rows
@@ -136,7 +136,7 @@ class PairedRuns:
     notes: list[str]  # how columns were chosen, which rows were left out, columns that could be ids
     features: list[tuple[str, ...] | None] = field(default_factory=list)  # names of the columns of each run
     blocks: list[DaskRows | None] = field(default_factory=list)  # the rows of each run that are on workers
-    paths: tuple[Path, ...] = ()
+    paths: tuple[ReadFile, ...] = ()
     id_name: str | None = None  # the column of the ids of the first run
     types: Mapping[str, Any] = field(default_factory=dict)  # of the ids and metadata of the first run in its file
 
@@ -391,6 +391,6 @@ def _names(items: list[Any]) -> list[str]:
     )
 
 
-def paths_of(tables: Sequence[Table]) -> tuple[Path, ...]:
-    """Return the files that tables were read from."""
-    return tuple(path for table in tables for path in (table.parts or ([table.path] if table.path else [])))
+def paths_of(tables: Sequence[Table]) -> tuple[ReadFile, ...]:
+    """Return the files that tables were read from, as they were then."""
+    return tuple(file for table in tables for file in table.read)

@@ -15,6 +15,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
+from congruence.files import ReadFile
 from congruence.guards import reading, suffix_of
 from congruence.memory import spill_chunks
 from congruence.tables._folders import dataset_files
@@ -142,7 +143,7 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
     files = _check_files(paths)
     if len(files) == 1:
         return read_selected(files[0], select)
-    select = fix_columns(files[0], select)
+    select, read = fix_columns(files[0], select), tuple(map(ReadFile.now, files))
     labels: list[tuple[Array | None, Mapping[str, Array]]] = []
     fields: dict[str, Any] = {}
 
@@ -156,7 +157,7 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
 
     name = select.name or _name(files)
     stacked = spill_chunks(values(), name, _size_on_disk(files))
-    return Table(stacked, name, **concatenate_labels(labels), **fields, parts=tuple(files))
+    return Table(stacked, name, **concatenate_labels(labels), **fields, parts=tuple(files), read=read)
 
 
 def stream_parts(paths: Sequence[str | Path], **options: Any) -> Stream:

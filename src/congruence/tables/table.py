@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from congruence.arrays import Array, as_matrix, listing, to_numpy
 from congruence.errors import InputError, TableError
+from congruence.files import ReadFile
 from congruence.memory import check_fits, room_for
 from congruence.result import as_frame
 
@@ -48,6 +49,8 @@ class Table:
         The name of the column that the ids were read from.
     types : mapping of str to pyarrow.DataType
         How the file stored ids and metadata (dates with a time zone, categories); `write_table` keeps it.
+    read : sequence of ReadFile
+        The files of `path` or `parts` as they were when the table was made; found out where it is not given.
     """
 
     values: Array
@@ -61,9 +64,13 @@ class Table:
     parts: tuple[Path, ...] = ()
     id_name: str | None = None
     types: Mapping[str, Any] = field(default_factory=dict)
+    read: tuple[ReadFile, ...] = ()
 
     def __post_init__(self) -> None:
         where = str(self.path or self.name)
+        files = self.parts or ((self.path,) if self.path else ())
+        if tuple(file.path for file in self.read) != files:
+            object.__setattr__(self, "read", tuple(ReadFile.now(file) for file in files))
         values = _check_values(self.values, where)
         object.__setattr__(self, "values", values)
         if self.ids is not None:

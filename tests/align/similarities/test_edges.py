@@ -224,3 +224,14 @@ def test_soft_matching_is_the_best_permutation_for_equal_widths_and_transport_fo
     monkeypatch.setattr(transport, "MOST_COPIES", 0)
     assert_allclose(transport.soft_matching(x, wide), copies)
     assert transport.soft_matching(np.hstack([x, np.ones((50, 1))]), x) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("measure", [neighbour_overlap, rsa])
+def test_one_far_value_does_not_change_the_distances_of_other_rows(rng, measure):
+    x = rng.normal(size=(200, 4))
+    y = x + 0.1 * rng.normal(size=x.shape)
+    found = []
+    for value in (1e3, 1e12, 1e20, 1e100):
+        y[7, 2] = value
+        found.append(measure(x, y))
+    assert_allclose(found[1:], found[0], atol=1 / 200)  # all rows are equally far from row 7

@@ -192,7 +192,8 @@ def _centred_ranks(rows: Rows, most: int, seed: int) -> Float:
     from scipy.spatial.distance import pdist
     from scipy.stats import rankdata
 
-    distances = pdist(to_numpy(rows.take(sample_rows(rows.n, most, seed))))  # (m (m - 1) / 2,)
+    points, _ = rows.points(sample_rows(rows.n, most, seed))
+    distances = pdist(to_numpy(points))  # (m (m - 1) / 2,)
     rounding = 4 * np.linalg.norm(rows.rounding)  # of the difference of two distances
     if distances.size == 0 or np.ptp(distances) <= rounding:
         return np.zeros(0)

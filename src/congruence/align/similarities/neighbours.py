@@ -143,7 +143,7 @@ def _find_neighbours(rows: Rows, k: int = NEIGHBOURS, seed: int = 0, *, every: b
     `every` row of the larger sample is asked for its neighbours.
     """
     order = _sample_points(rows.n, seed)
-    points = rows.take(order)
+    points, rounding = rows.points(order)
     varies = bool(((points * points).mean(0) > as_float64_like(rows.rounding, points) ** 2).any())
     k, asked = min(k, len(order) - 1) if varies else 0, len(order) if every else min(len(order), ASKED_ROWS)
     nearest = np.empty((asked, k), dtype=np.intp)
@@ -151,7 +151,7 @@ def _find_neighbours(rows: Rows, k: int = NEIGHBOURS, seed: int = 0, *, every: b
     for start in range(0, asked if k else 0, _BLOCK):
         part = slice(start, min(start + _BLOCK, asked))
         nearest[part] = search(part)
-    return _Neighbours(points, float(rows.rounding.max()), asked, nearest)
+    return _Neighbours(points, rounding, asked, nearest)
 
 
 def _search_on_device(points: Any, k: int) -> Callable[[slice], Array]:
