@@ -1,5 +1,6 @@
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from hypothesis import settings
 # A busy machine must not fail a test: time is measured in benchmarks/, never here.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# A shell that starts the tests in the background ignores Ctrl-C for them and for the commands that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

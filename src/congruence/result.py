@@ -303,7 +303,8 @@ def _csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _exact(value: Any) -> str:
     if isinstance(value, str):
-        return printable(f"'{value}" if _is_formula(value) else value)
+        text = f"'{value}" if _is_formula(value) else value
+        return "\n".join(map(printable, text.split("\n")))  # a line break is quoted, as csv has it
     plain = value.item() if hasattr(value, "item") else value  # numpy scalars print their type
     return "" if plain is None or plain != plain else repr(plain)
 

@@ -125,7 +125,7 @@ def save_baseline(x: Any, path: str | Path, *, options: CheckOptions) -> Baselin
         raise InputError(f"a baseline needs at least {LEAST_ROWS} rows; got {len(values)}")
     given = {name: getattr(options, name) for name in (*COLUMNS, *POLICY)}
     baseline = Baseline(
-        table=Table(values, "baseline", sampled.ids, path=path, notes=table.notes),
+        table=Table(values, "baseline", sampled.ids, notes=table.notes),
         of=table.n,
         settings={name: _as_json(value) for name, value in given.items() if value is not None},
         versions=installed(),
@@ -133,7 +133,7 @@ def save_baseline(x: Any, path: str | Path, *, options: CheckOptions) -> Baselin
         positions=sampled.metadata[POSITIONS] if sampled.ids is None and len(values) < table.n else None,
     )
     _write(baseline, path, options.seed)
-    return baseline
+    return replace(baseline, table=replace(baseline.table, path=path))
 
 
 def _write(baseline: Baseline, path: Path, seed: int) -> None:

@@ -11,6 +11,7 @@ from congruence.errors import InputError
 from congruence.experiments.recipes._files import (
     FILES,
     NUMBERS,
+    REPORT,
     RESULT,
     digest,
     read_figure,
@@ -73,7 +74,9 @@ def _rebuild(folder: Path) -> RecipeResult:
 
 
 def _comparable(name: str, text: str) -> str:
-    """The text of a file without the versions of the libraries that wrote it."""
+    """The text of a file without the versions of the libraries that wrote it, or the head that all pages have."""
+    if name == REPORT:
+        return text.partition("</head>")[2]
     if name != RESULT:
         return text
     content = json.loads(text)
