@@ -27,8 +27,8 @@ def test_given_blocks_are_checked(generators, z):
     assert (result.status, result["identified"].basis) == ("unknown", "not refuted")
     assert result["identified"].evidence == "Open premises: none. Assumed: reconstruction, model_type."
     assert result.headlines[0] == (
-        "Theorem 2 identifies the blocks 0,1,2-3 near the points, for models of Type D that explain the same "
-        "observations: they act on disjoint outputs."
+        "If a model explains the same observations and is of Type D, Theorem 2 identifies the blocks 0,1,2-3 near the "
+        "points: they act on disjoint outputs."
     )
     alone = check_blocks(generators["A10"], z, "0,1,2-3")
     assert [one.to_dict() for one in result.check.criteria] == [one.to_dict() for one in alone.criteria]

@@ -53,7 +53,7 @@ def test_the_page_is_well_formed_and_says_the_answer_first(examination, outline)
     read = outline(text)
     assert not read.open
     assert not read.misplaced
-    assert "Theorem 3 identifies the blocks 0-1,2 near the points, for models whose Jacobian is as sparse" in read.text
+    assert "and its Jacobian is as sparse, Theorem 3 identifies the blocks 0-1,2 near the points" in read.text
     assert "Supports are uncertain." in read.text
     assert "The blocks were specified by the user." in read.text
     assert "congruence mechanism &lt;model&gt;" in text

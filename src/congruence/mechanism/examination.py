@@ -150,9 +150,9 @@ class MechanismExamination(Result):
                 "fulfils its premises as well."
             )
         if best.strength == "conditional":
-            like = "whose Jacobian is as sparse and" if best.number == 3 else f"of Type {best.criterion}"
-            models = f"for models {like} that explain the same observations"
-            return f"Theorem {best.number} identifies the blocks {self.blocks_text} near the points, {models}: {why}."
+            like = "its Jacobian is as sparse" if best.number == 3 else f"is of Type {best.criterion}"
+            model = f"If a model explains the same observations and {like}"
+            return f"{model}, Theorem {best.number} identifies the blocks {self.blocks_text} near the points: {why}."
         if self.disentanglement is not None and best.strength == "premise fails":
             return f"No theorem identifies the blocks {self.blocks_text} in this model."
         if self.blocks_from == "none" and self.discovery is not None:
