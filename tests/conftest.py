@@ -1,6 +1,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,6 +38,15 @@ def call(tmp_path, monkeypatch, capsys):
         return stopped.value.code or 0, printed.out, printed.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """The wheel of this source."""
+    out, root = tmp_path_factory.mktemp("wheel"), Path(__file__).parents[1]
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-w", str(out), str(root)], check=True)
+    return next(out.glob("*.whl"))
 
 
 @pytest.fixture(scope="session")

@@ -158,17 +158,23 @@ def run_action(folder, **inputs):
     given = {name: about.get("default", "") for name, about in action["inputs"].items()} | inputs
     missing = [name for name, about in action["inputs"].items() if about.get("required") and name not in inputs]
     assert not missing
-    program = folder / "bin" / "congruence"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m congruence "$@"\n')
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    (folder / "bin" / "python").unlink(missing_ok=True)
-    (folder / "bin" / "python").symlink_to(sys.executable)
+    programs = {"python": f'exec "{sys.executable}" "$@"'}
+    if not given["install"]:
+        programs["congruence"] = f'exec "{sys.executable}" -m congruence "$@"'
+    (folder / "programs").mkdir(exist_ok=True)
+    for name, text in programs.items():
+        program = folder / "programs" / name
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(program.stat().st_mode | stat.S_IEXEC)
     files = {"GITHUB_STEP_SUMMARY": folder / "summary.md", "GITHUB_OUTPUT": folder / "output.txt"}
     for path in files.values():
         path.write_text("")
     environment = os.environ | {name: str(path) for name, path in files.items()} | {"RUNNER_TEMP": str(folder)}
-    environment |= {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONIOENCODING": "utf-8"}
+    paths = [folder / "programs", *([folder / "installed" / "bin"] if given["install"] else []), "/usr/bin", "/bin"]
+    environment |= {"PATH": os.pathsep.join(map(str, paths)), "PYTHONIOENCODING": "utf-8"}
+    if given["install"]:  # into a folder of its own, next to the libraries that are here already
+        environment |= {"PIP_TARGET": str(folder / "installed"), "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
+        environment |= {"PYTHONPATH": str(folder / "installed")}
     code = 0
     for step in action["runs"]["steps"]:
         assert "${{" not in step["run"]  # text of a workflow never becomes part of a script
@@ -211,6 +217,14 @@ def test_the_action_says_so_if_the_check_cannot_be_made(folder):
     assert (code, outputs) == (2, "")
     assert "the check could not be made" in summary
     assert not (folder / "hacked").exists()
+
+
+def test_the_action_installs_the_package_first(folder, baseline, wheel):
+    code, summary, _ = run_action(folder, new="rounded.parquet", baseline="b.safetensors", install=str(wheel))
+    assert code == 0, summary
+    assert (folder / "installed" / "congruence" / "__init__.py").exists()
+    code, summary, outputs = run_action(folder, new="old.parquet", baseline="b.safetensors", install="no-such-package")
+    assert (code != 0, summary, outputs) == (True, "", "")
 
 
 # The canary: fifty sentences through a model, checked when a library is upgraded.

@@ -41,6 +41,14 @@ def test_the_benchmark_of_check_runs_and_the_exit_codes_are_right(tmp_path, run)
     assert codes["rotated", "identity"] == codes["changed", "identity"] == codes["changed", "similarity"] == "1"
 
 
+def test_the_benchmark_of_parts_runs(tmp_path, run):
+    run("parts.py", "--quick", "--out", tmp_path / "parts.csv")
+    with (tmp_path / "parts.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["rows"], row["exit_code"]) for row in rows] == [("1200", "0")] * 2
+    assert all(10 < float(row["anonymous_mb"]) < 2000 for row in rows)
+
+
 def test_the_benchmark_of_compare_on_a_gpu_runs_without_one(tmp_path, run):
     run("compare.py", "--gpu", "--quick", "--out", tmp_path / "gpu.csv")
     with (tmp_path / "gpu.csv").open() as handle:

@@ -27,14 +27,6 @@ print(congruence.compare(x, x[:, ::-1], groups=["similarity"], nulls=2).status)
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    out = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-w", str(out), str(ROOT)], check=True)
-    return next(out.glob("*.whl"))
-
-
 def test_the_wheel_has_the_package_with_its_types_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {"congruence/py.typed", "congruence/__init__.pyi", "congruence/canary.txt"} <= set(names)
