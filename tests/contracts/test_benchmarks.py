@@ -5,6 +5,7 @@ import runpy
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -255,3 +256,13 @@ def test_the_benchmark_of_features_runs(tmp_path, run):
     with (tmp_path / "features.csv").open() as handle:
         rows = {row["what"]: row for row in csv.DictReader(handle)}
     assert float(rows["match_features"]["found"]) == float(rows["scipy, no null"]["found"])
+
+
+def test_the_page_of_benchmarks_lists_what_a_peer_does_better():
+    page = runpy.run_path(str(BENCHMARKS.parent / "docs" / "render_benchmarks.py"))
+    text = page["on_page_markdown"]("<!-- lost -->", SimpleNamespace(file=SimpleNamespace(src_uri="benchmarks.md")))
+    lines = [line.split(" | ") for line in text.splitlines()[2:]]
+    assert len(lines) > 10
+    for *_, better in lines:
+        number, *times = better.removesuffix(" |").split()
+        assert float(number) <= (1 if times else 0)
