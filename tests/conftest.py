@@ -1,5 +1,7 @@
 import contextlib
+import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +18,21 @@ settings.load_profile("patient")
 # A shell that starts the tests in the background ignores Ctrl-C for them and for the commands that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Optional libraries that whole files of tests need: without them these files are left out, and the header says so.
+ABSENT = [name for name in ("torch", "pandas", "polars", "dask", "yaml") if importlib.util.find_spec(name) is None]
+
+
+def pytest_report_header():
+    return f"not installed, tests that import them are left out: {', '.join(ABSENT)}" if ABSENT else None
+
+
+def pytest_ignore_collect(collection_path):
+    if ABSENT and collection_path.suffix == ".py":
+        pattern = rf"^(import|from) ({'|'.join(ABSENT)})\b"
+        return re.search(pattern, collection_path.read_text(encoding="utf-8"), re.MULTILINE) is not None or None
+    return None
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ def test_widths_may_differ(rng):
 
 
 def test_it_works_in_a_pipeline_with_pandas_output(rng):
+    pytest.importorskip("pandas")
     x, y = rng.normal(size=(2, 50, 3))
     pipeline = make_pipeline(StandardScaler(), Aligner("rigid")).set_output(transform="pandas")
     assert list(pipeline.fit(x, y).transform(x).columns) == ["aligner0", "aligner1", "aligner2"]

@@ -193,6 +193,10 @@ def test_a_completed_rotation_is_a_rotation_and_as_near_to_the_identity_as_any(d
         assert np.trace(other) <= np.trace(found) + 1e-9
 
 
+def test_a_rotation_without_directions_is_the_identity():
+    assert_allclose(complete_rotation(np.zeros((4, 0)), np.zeros((4, 0))), np.eye(4))
+
+
 def test_the_rounding_of_float32_does_not_decide_a_free_rotation(rng):
     x = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 8))
     y = rng.normal(size=(100, 8))

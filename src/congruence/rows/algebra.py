@@ -178,6 +178,8 @@ def complete_rotation(u: Float, v: Float) -> Float:
     d, k = u.shape
     if k == d:
         return u @ v.T
+    if k == 0:  # not every scipy takes an empty matrix
+        return np.eye(d)
     span = np.eye(d) if 2 * k >= d else linalg.orth(np.hstack([u, v]), rcond=1e-10)  # (d, m)
     rest = [_complement(span.T @ side) for side in (u, v)]  # each (m, m - k)
     a, _, bt = svd(rest[0].T @ rest[1])
@@ -187,8 +189,6 @@ def complete_rotation(u: Float, v: Float) -> Float:
 
 def _complement(basis: Float) -> Float:
     """Orthonormal columns orthogonal to those of `basis`, shape (m, m - k)."""
-    if basis.shape[1] == 0:
-        return np.eye(len(basis))
     return np.asarray(linalg.qr(basis)[0][:, basis.shape[1] :])
 
 
