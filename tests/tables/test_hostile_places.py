@@ -88,7 +88,7 @@ def test_folders_and_files_of_others_are_refused(tmp_path, tmp_path_factory):
     for parent in (tmp_path, tmp_path_factory.getbasetemp(), *made_by_pytest):
         parent.chmod(0o755)
     for line in write_all(folder, "user"):
-        assert line.endswith("permission denied")
+        assert line.lower().endswith("permission denied")  # of the system, or ours
     assert os.listdir(folder) == ["warm.zarr"]
     folder.chmod(0o777)
     (folder / "x.csv").write_text("theirs")
@@ -160,7 +160,7 @@ def test_names_may_be_as_long_as_the_system_allows_and_no_longer(tmp_path, suffi
         write_table(Table(X, "x"), tmp_path / f"x{longest}")
     with pytest.raises(InputError, match="File name too long"):
         read_table(tmp_path / f"x{longest}")
-    with pytest.raises(InputError, match="null byte"):
+    with pytest.raises(InputError, match="null (byte|character)"):
         check_writable(tmp_path / "x\0.csv")
 
 
