@@ -90,7 +90,7 @@ def test_the_order_of_rows_follows_from_the_seed_and_the_epoch():
     assert row_order(50, 0, 0).tolist() != row_order(50, 1, 0).tolist()
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw"])
 def test_what_was_interrupted_ends_as_if_it_had_not_been(optimiser, rows, tmp_path):
     how = Training(**(HOW.__dict__ | {"optimiser": optimiser, "weight_decay": 0.01}))
     whole = Noisy()
@@ -198,37 +198,6 @@ def test_a_finished_training_is_not_done_again_and_may_be_made_longer(rows, tmp_
     same(whole, longer)
 
 
-def test_training_stops_so_many_epochs_after_the_last_improvement(rng, tmp_path):
-    x = rng.normal(size=(64, 2))
-    run = start_run(tmp_path / "run", {})
-    how = Training(epochs=300, batch=64, learning_rate=0.1, patience=7, threshold=1e-3)
-    done = optimise(Line(), [x, x @ [1.0, -2.0]], how, run=run, device="cpu")
-    best, at = float("inf"), 0
-    for line in run.metrics():
-        if line["loss"] < best - 1e-3:
-            best, at = line["loss"], line["epoch"]
-    assert done.ended == "patience"
-    assert done.epochs == at + 7 < 300
-    assert done.best == best
-
-
-def test_held_out_rows_decide_where_there_are_some(rng, tmp_path):
-    x = rng.normal(size=(20, 2))
-    other = [x[:7], np.full(7, 3.0)]  # not to be learned from x
-    run = start_run(tmp_path / "run", {})
-    how = Training(epochs=40, batch=8, learning_rate=0.05, patience=4)
-    model = Line()
-    done = optimise(model, [x, x @ [1.0, -2.0]], how, held_out=other, run=run, device="cpu")
-    assert done.ended == "patience"
-    assert done.epochs < 40
-    with torch.no_grad():
-        expected = float(model.loss(*(torch.as_tensor(one) for one in other)))
-    assert done.loss == pytest.approx(expected)
-    assert run.metrics()[-1]["held_out"] == pytest.approx(expected)
-    losses = [line["loss"] for line in run.metrics()]
-    assert losses == sorted(losses, reverse=True)
-
-
 class Bursting(Line):
     """A loss that is not finite after some steps; or its gradient is not."""
 
@@ -267,8 +236,7 @@ def test_a_loss_that_is_not_finite_gives_back_the_last_good_model(kind, rng, tmp
         ({"epochs": 0}, "epochs must be an integer of at least 1; got 0"),
         ({"steps": 2.5}, "steps must be an integer of at least 1; got 2.5"),
         ({"steps": 1, "seed": -1}, "seed must be an integer from 0 to .*; got -1"),
-        ({"steps": 1, "patience": 0}, "patience must be an integer of at least 1; got 0"),
-        ({"steps": 1, "optimiser": "lion"}, "optimiser must be one of 'adam', 'adamw', 'sgd'; got 'lion'"),
+        ({"steps": 1, "optimiser": "lion"}, "optimiser must be one of 'adam', 'adamw'; got 'lion'"),
         ({"steps": 1, "learning_rate": float("nan")}, "learning_rate must be a finite number above 0; got nan"),
         ({"steps": 1, "clip": 0.0}, "clip must be a finite number above 0; got 0.0"),
     ],

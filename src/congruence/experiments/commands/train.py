@@ -25,7 +25,6 @@ DATASETS = (
     "pinwheel or pinwheel:5, random-relu, moons, circles. Or a path: a folder of images, a file of data make, an "
     "array, a table (.parquet .csv .h5ad ...)."
 )
-ENDS = {"steps": "done", "patience": "no improvement", "diverged": "diverged"}
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,9 @@ def _table(runs: Sequence[Run]) -> Table:
         loss, psnr = end.get("loss"), last.get("psnr")
         cells = [Cell(f"{loss:.5f}", loss) if loss is not None else None]
         cells += [Cell(f"{psnr:.2f}", psnr) if psnr is not None else None]
-        rows.append((str(run.folder), ENDS.get(ended, ended), end.get("step"), *cells, _time(last.get("seconds"))))
+        rows.append(
+            (str(run.folder), {"steps": "done"}.get(ended, ended), end.get("step"), *cells, _time(last.get("seconds")))
+        )
     columns = [Column("run", "name"), Column("ended", "text"), *map(Column, ("steps", "loss", "PSNR", "time"))]
     return Table("Trainings", columns, rows)
 

@@ -89,8 +89,8 @@ def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
 
 def _are_counts(counts: Mapping[str, Any]) -> bool:
     """Whether the counts of a checkpoint are of the types that a training stores."""
-    whole = [counts["step"], *(counts[name] for name in ("stale", "line") if name in counts)]
-    real = [counts[name] for name in ("best", "loss", "line_seconds", "seconds") if name in counts]
+    whole = [counts["step"], *([counts["line"]] if "line" in counts else [])]
+    real = [counts[name] for name in ("loss", "line_seconds", "seconds") if name in counts]
     real += counts["sums"].values()
     counted = all(type(one) is int and 0 <= one < 2**63 for one in whole)
     return counted and all(type(one) in (int, float) for one in real) and isinstance(counts.get("ended", ""), str)

@@ -254,7 +254,7 @@ def parameter_groups(model: Any) -> tuple[list[Any], list[Any]]:
 
 
 def make_optimiser(model: Any, how: Training, *, on_device: bool = False, compiled: bool = False) -> Any:
-    """Adam, AdamW or SGD with momentum over the groups of `parameter_groups`; only the first has weight decay.
+    """Adam or AdamW over the groups of `parameter_groups`; only the first has weight decay.
 
     Without weight decay AdamW is Adam. With `on_device` the learning rate and the counts of steps are GPU tensors, so
     that a step can be recorded in a CUDA graph. With `compiled` it is suited to `_compile_update`.
@@ -267,9 +267,6 @@ def make_optimiser(model: Any, how: Training, *, on_device: bool = False, compil
         groups.append({"params": rest, "weight_decay": 0.0})
     device = next(iter((*decayed, *rest))).device
     rate: Any = torch.tensor(how.learning_rate, device=device) if on_device else how.learning_rate
-    if how.optimiser == "sgd":
-        # Only fused SGD takes a rate on the GPU without waiting for it, which a graph could not record.
-        return torch.optim.SGD(groups, lr=rate, momentum=0.9, fused=True if on_device and not compiled else None)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[how.optimiser]
     fast = {"fused": True} if how.fused else {}
     if device.type == "cuda":

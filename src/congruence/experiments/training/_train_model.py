@@ -10,14 +10,14 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, to_numpy
-from congruence.checks import require
+from congruence.checks import check_choice, require
 from congruence.errors import CollapsedWarning, InputError
 from congruence.experiments.models.own_models import check_code, check_trainable, describe_model
 from congruence.experiments.models.reconstructions import (
@@ -67,17 +67,11 @@ def train_model(
     data: Any,
     how: Training | None = None,
     *,
-    steps: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    weight_decay: float | None = None,
-    precision: str | None = None,
-    deterministic: bool | None = None,
-    seed: int | None = None,
     out: str | Path | None = None,
     device: str = "auto",
     progress: Callable[[TrainingState], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    **settings: Any,
 ) -> TrainedRun:
     """Train a model of images or rows in place, and leave a run folder.
 
@@ -95,21 +89,7 @@ def train_model(
         For example `rooms()` or `pinwheel()`; or images alone, uint8 or floats in [0, 1], shape (n, channels, height,
         width), or rows alone, floats (n, p). Ids and metadata of a table are written beside the codes.
     how : Training, optional
-        All settings, instead of the protocol above. The following arguments override it.
-    steps : int, optional
-        20,000 by default; published are 200,000.
-    batch : int, optional
-        Images or rows in a step.
-    learning_rate : float, optional
-        Of the optimiser.
-    weight_decay : float, optional
-        Of all weights but biases and codebooks.
-    precision : {"auto", "float32", "bfloat16"}, optional
-        "auto" multiplies in bfloat16 on a GPU that supports it. Weights are always float32.
-    deterministic : bool, optional
-        The same seed gives the same weights, bit for bit, on the same device; on a CPU with one thread.
-    seed : int, optional
-        Of the order of images and of random numbers in the loss; initial weights depend on the model's own seed.
+        All settings, instead of the protocol above.
     out : path, optional
         The run folder. An interrupted training of the same model, data and settings in it is resumed; a finished one is
         not repeated; one with fewer steps is continued, unless its learning rate depends on their number; another one
@@ -120,6 +100,10 @@ def train_model(
         Called with a `TrainingState` after each check of the loss.
     stop : callable, optional
         See `congruence.experiments.training.loop.optimise`.
+    **settings
+        Single fields of `Training` that override `how`: `steps` (20,000 by default, published are 200,000), `batch`,
+        `learning_rate`, `weight_decay`, `precision`, `deterministic`, `seed` (of the order of images and of random
+        numbers in the loss; initial weights depend on the model's own seed) and others.
 
     Returns
     -------
@@ -134,17 +118,13 @@ def train_model(
     parts = [_as_floats(model, inputs), *_auxiliary(model, data)]
     if not _is_ours(model):
         check_trainable(model, [part[:TRIED] for part in parts])
-    given = {
-        "steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed, "weight_decay": weight_decay,
-        "precision": precision, "deterministic": deterministic,
-    }  # fmt: skip
-    how = _settings(how, model, where, {name: value for name, value in given.items() if value is not None})
+    how = _settings(how, model, where, settings)
     rows = evaluated_rows(len(inputs))
-    settings = {name: value for name, value in asdict(how).items() if name not in FREE}
+    stored = {name: value for name, value in asdict(how).items() if name not in FREE}
     folder = Path(tempfile.mkdtemp(prefix="congruence-") if out is None else out)
     described = describe_model(model, inputs.shape[1:])
     discrete = bool(getattr(model, "discrete", False))
-    config = {"model": described, "data": about, "training": settings, "discrete_codes": discrete}
+    config = {"model": described, "data": about, "training": stored, "discrete_codes": discrete}
     _continue_run(folder, config, how)
     with contextlib.nullcontext(False) if Run(folder, config).finished else alone_in(folder) as alone:
         run = start_run(folder, config)
@@ -327,6 +307,8 @@ def _check_inputs(inputs: Any) -> Any:
 
 
 def _settings(how: Training | None, model: Any, device: str, given: Mapping[str, Any]) -> Training:
+    for name in given:
+        check_choice("settings", name, [one.name for one in fields(Training)])
     if how is None:
         how = Training(steps=20_000, optimiser="adamw", clip_value=1.0, log_every=500, precision="auto")
         if _is_ours(model):  # it may not be possible to record the loss of another
@@ -383,7 +365,7 @@ def _finish(
         if _is_mixture(model):
             run.write_posterior(posterior_moments(model, *evaluated)[1])
     steps, epochs = outcome.steps, outcome.epochs
-    run.log(step=steps, epoch=epochs, ended=outcome.ended, loss=outcome.loss, best=outcome.best)
+    run.log(step=steps, epoch=epochs, ended=outcome.ended, loss=outcome.loss)
     if not _are_rows(inputs):
         run.write_examples(to_numpy(inputs[:: max(1, len(rows) // EXAMPLES)][:EXAMPLES]))
     run.write_weights(model.state_dict())
@@ -402,5 +384,5 @@ def _read_outcome(run: Run) -> Trained:
             f"{run.folder / METRICS} has no outcome of the training, so it is damaged or truncated; remove {WEIGHTS} "
             f"and {CHECKPOINT} to train again"
         )
-    loss, best = (math.nan if last.get(name) is None else float(last[name]) for name in ("loss", "best"))
-    return Trained(last["ended"], last.get("step", 0), last.get("epoch", 0), loss, best)
+    loss = math.nan if last.get("loss") is None else float(last["loss"])
+    return Trained(last["ended"], last.get("step", 0), last.get("epoch", 0), loss)

@@ -1,4 +1,4 @@
-"""The training loop: plain torch, early stopping, and checkpoints from which a training resumes exactly.
+"""The training loop: plain torch, and checkpoints from which a training resumes exactly.
 
 A model is a `torch.nn.Module` with a method `loss(*batch)`, which returns a number to minimise, or a mapping of named
 numbers of which "loss" is minimised and the others are logged. If it has a method `after_step()`, that is called after
@@ -30,19 +30,14 @@ from congruence.experiments.training._checkpoints import (
     restore,
     write_checkpoint,
 )
-from congruence.experiments.training._step import Stepper, choose_engine, loss_parts
+from congruence.experiments.training._step import Stepper, choose_engine
 from congruence.experiments.training.settings import Trained, Training
 from congruence.rows.devices import GENERATORS, kernels, training_device, training_precision
 
 Progress = Callable[[int, int, float], None]
 Measure = Callable[[], dict[str, float]]
-_COUNTS = ("step", "best", "stale", "loss", "ended", "line", "line_seconds", "seconds")  # stored in checkpoints
-FREE = (
-    "engine",
-    "check_every",
-    "checkpoint_every",
-    "checkpoint_seconds",
-)  # may differ when resumed
+_COUNTS = ("step", "loss", "ended", "line", "line_seconds", "seconds")  # stored in checkpoints
+FREE = ("engine", "check_every", "checkpoint_every", "checkpoint_seconds")  # may differ when resumed
 
 
 def optimise(
@@ -50,7 +45,6 @@ def optimise(
     data: Sequence[Any] | Callable[[int], Sequence[Any]],
     how: Training,
     *,
-    held_out: Sequence[Any] | None = None,
     run: Run | None = None,
     device: str = "auto",
     measure: Measure | None = None,
@@ -69,8 +63,6 @@ def optimise(
         a step, counted from 0, always of the same shapes; it is called once for each step, in order.
     how : Training
         All settings.
-    held_out : sequence of tensors, optional
-        Rows whose loss, computed with each line of the log, replaces the training loss for early stopping.
     run : Run, optional
         A run folder for checkpoints and the log: the means of each epoch, or as `how.log_every` says. A checkpoint is
         written every `how.checkpoint_seconds`, at the end, and on Ctrl-C and SIGTERM. One of the same training in the
@@ -95,10 +87,9 @@ def optimise(
     where = training_device(device)
     how = replace(how, precision=training_precision(how.precision, where))
     draw = data if callable(data) else None
-    rows = _as_tensors(data(0) if callable(data) else data, where, "data")
+    rows = _as_tensors(data(0) if callable(data) else data, where)
     if draw is not None:
         rows = [one.clone() for one in rows]  # the buffer of the next batches
-    others = _as_tensors(held_out, where, "held_out") if held_out else None
     with (
         GENERATORS,
         torch.random.fork_rng(devices=[torch.device(where)] if where != "cpu" else []),
@@ -106,7 +97,7 @@ def optimise(
         torch.autocast(torch.device(where).type, enabled=False),  # of the caller
         _hold_signals() as held,
     ):
-        loop = _Loop(model.to(where), rows, draw, others, how, run, measure, progress)
+        loop = _Loop(model.to(where), rows, draw, how, run, measure, progress)
         torch.manual_seed(how.seed)
         loop.resume()
         try:
@@ -125,13 +116,12 @@ class _Loop:
         model: Any,
         data: list[Any],
         draw: Callable[[int], Sequence[Any]] | None,
-        held_out: list[Any] | None,
         how: Training,
         run: Run | None,
         measure: Measure | None,
         progress: Progress | None,
     ) -> None:
-        self.model, self.data, self.draw, self.held_out, self.how = model, data, draw, held_out, how
+        self.model, self.data, self.draw, self.how = model, data, draw, how
         self.folder, self.measure, self.progress = run, measure, progress
         self.n = len(data[0])
         self.per_epoch = math.ceil(self.n / how.batch)
@@ -140,7 +130,7 @@ class _Loop:
             self.n, self.per_epoch = self.total * how.batch, self.total
         engine = choose_engine(how, str(data[0].device), self.total)
         self.stepper = Stepper(model, data, how, engine, drawn=draw is not None)
-        self.step, self.best, self.stale, self.loss, self.ended = 0, math.inf, 0, math.nan, ""
+        self.step, self.loss, self.ended = 0, math.nan, ""
         self.seconds = 0.0  # of all steps
         self.line, self.line_seconds = 0, 0.0  # the step of the last line of the log, and the seconds up to it
         self.checked, self.begun = 0, False
@@ -176,7 +166,7 @@ class _Loop:
                 self._keep(store=bool(self.ended) or due or stopped)
             if stopped:
                 raise KeyboardInterrupt
-        return Trained(self.ended, self.step, self.step // self.per_epoch, self.loss, self.best)
+        return Trained(self.ended, self.step, self.step // self.per_epoch, self.loss)
 
     def _make_step(self) -> bool:
         """Make one step; False, with nothing changed, if a careful step was not finite."""
@@ -216,7 +206,7 @@ class _Loop:
         return self.how.is_logged(self.step, self.total)
 
     def _end_line(self) -> None:
-        """Compute the means since the last line, log them, and decide about early stopping."""
+        """Compute the means since the last line, and log them."""
         self._clock()
         count = self._rows_until(self.step) - self._rows_until(self.line)
         speed = {"seconds": self.seconds, "images_per_second": count / (self.seconds - self.line_seconds)}
@@ -224,9 +214,6 @@ class _Loop:
         self.stepper.sums = {}
         self.line, self.line_seconds = self.step, self.seconds
         self.loss = means["loss"]
-        if self.held_out is not None:
-            with self._evaluating():
-                self.loss = means["held_out"] = self._held_out_loss(self.held_out)
         if self.how.log_every is not None:
             means |= speed
             if self.measure is not None:
@@ -234,11 +221,6 @@ class _Loop:
                     means |= self.measure()
         if self.folder is not None:
             self.folder.log(step=self.step, epoch=self.step // self.per_epoch, **means)
-        better = self.loss < self.best - self.how.threshold
-        self.stale = 0 if better else self.stale + 1
-        self.best = self.loss if better else self.best
-        if self.how.patience is not None and self.stale >= self.how.patience:
-            self.ended = "patience"
         self.since = time.perf_counter()  # logging is not timed
 
     def _rows_until(self, step: int) -> int:
@@ -261,13 +243,6 @@ class _Loop:
         with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             yield
         self.model.train()
-
-    def _held_out_loss(self, held_out: Sequence[Any]) -> float:
-        total = 0.0
-        for start in range(0, len(held_out[0]), self.how.batch):
-            chunk = [tensor[start : start + self.how.batch] for tensor in held_out]
-            total += len(chunk[0]) * float(loss_parts(self.model.loss(*chunk))["loss"])
-        return total / len(held_out[0])
 
     def _fall_back(self) -> None:
         """Return to the last checkpoint, because a step was not finite."""
@@ -352,11 +327,11 @@ def _latched(*conditions: Callable[[], bool] | None) -> Callable[[], bool]:
     return check
 
 
-def _as_tensors(data: Sequence[Any], device: str, name: str) -> list[Any]:
+def _as_tensors(data: Sequence[Any], device: str) -> list[Any]:
     import torch
 
     tensors = [torch.as_tensor(one).to(device) for one in data]
     sizes = [len(one) for one in tensors]
     if not sizes or min(sizes) < 1 or min(sizes) != max(sizes):
-        raise InputError(f"{name} must be tensors with the same number of rows; got {sizes}")
+        raise InputError(f"data must be tensors with the same number of rows; got {sizes}")
     return tensors

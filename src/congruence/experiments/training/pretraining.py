@@ -35,7 +35,7 @@ def pretrain(
 ) -> None:
     """Train encoder and decoder of a model as a plain autoencoder, with the optimiser and the batches of `how`."""
     if steps:
-        plain = replace(how, epochs=None, steps=steps, log_every=None, patience=None)
+        plain = replace(how, epochs=None, steps=steps, log_every=None)
         optimise(_Plain(model), data, plain, device=device, stop=stop)
 
 

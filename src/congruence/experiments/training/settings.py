@@ -13,19 +13,12 @@ from congruence.checks import check_choice, check_integer, check_number
 from congruence.errors import InputError
 from congruence.experiments.data.factor_data import LARGEST_SEED
 
-_COUNTS = {"epochs": 1, "steps": 1, "batch": 1, "patience": 1, "checkpoint_every": 1, "check_every": 1, "log_every": 1}
-_COUNTS |= {"warmup": 0}  # integers, and the least value of each
-_NUMBERS = {"learning_rate": (0.0, True), "weight_decay": (0.0, False), "clip": (0.0, True), "clip_value": (0.0, True)}
-_NUMBERS |= {
-    "threshold": (-math.inf, False),
-    "checkpoint_seconds": (0.0, False),
-}  # numbers, their lower limit, and whether it is excluded
-_CHOICES = {
-    "optimiser": ("adam", "adamw", "sgd"),
-    "precision": ("auto", "float32", "bfloat16"),
-    "engine": ("eager", "compiled", "graph", "compiled graph", "auto"),
-}
-_OPTIONAL = ("epochs", "steps", "patience", "log_every", "clip", "clip_value")  # may be None
+_COUNTS = {"epochs": 1, "steps": 1, "batch": 1, "checkpoint_every": 1, "check_every": 1, "log_every": 1, "warmup": 0}
+_NUMBERS = {"learning_rate": True, "weight_decay": False, "clip": True, "clip_value": True, "checkpoint_seconds": False}
+_CHOICES = {"optimiser": ("adam", "adamw"), "precision": ("auto", "float32", "bfloat16")}
+_CHOICES |= {"engine": ("eager", "compiled", "graph", "compiled graph", "auto")}
+_OPTIONAL = ("epochs", "steps", "log_every", "clip", "clip_value")  # may be None
+# Above: integers with the least value of each, and numbers of at least 0, with whether 0 is excluded.
 _EARLY = 10  # times `log_every`: the steps up to which lines are logged that often, and ten times less often after
 
 
@@ -50,8 +43,6 @@ class Training:
     clip_value: float | None = None  # the largest element of the gradients of decayed weights
     warmup: int = 0  # steps over which the learning rate grows linearly
     cosine: bool = False  # whether the learning rate then falls to 0 along a cosine
-    patience: int | None = None  # lines of the log (epochs, unless log_every is given) without improvement to stop at
-    threshold: float = 0.0  # the smallest decrease of the loss that counts as an improvement
     log_every: int | None = None  # steps, see `is_logged`; None logs each epoch
     checkpoint_every: int = 500  # steps between copies in memory, to the last of which a diverging training returns
     checkpoint_seconds: float = 60.0  # between checkpoints in the run folder
@@ -72,9 +63,9 @@ class Training:
                 value = given[name]
                 whole = isinstance(value, float) and value.is_integer()
                 checked[name] = check_integer(name, int(value) if whole else value, least)
-        for name, (low, excluded) in _NUMBERS.items():
+        for name, excluded in _NUMBERS.items():
             if name in given:
-                checked[name] = check_number(name, given[name], low, open_low=excluded)
+                checked[name] = check_number(name, given[name], 0.0, open_low=excluded)
         for name, known in _CHOICES.items():
             check_choice(name, given[name], known)
         for name, value in checked.items():  # as Python's own numbers, which a config can store
@@ -105,10 +96,9 @@ class Training:
 
 @dataclass(frozen=True)
 class Trained:
-    """The outcome of a training. `ended` is "steps" (all were done), "patience" (no improvement) or "diverged"."""
+    """The outcome of a training. `ended` is "steps" (all were done) or "diverged"."""
 
     ended: str
     steps: int
     epochs: int  # that were completed
-    loss: float  # the mean of the last line of the log, on held-out rows if there are any; NaN without a line
-    best: float
+    loss: float  # the mean of the last line of the log; NaN without a line
