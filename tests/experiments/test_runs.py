@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from congruence.errors import CongruenceWarning, InputError, TableError
-from congruence.experiments.runs import list_runs, open_run, read_arrays, start_run, write_arrays
+from congruence.errors import InputError, TableError
+from congruence.experiments.runs import open_run, read_arrays, start_run, write_arrays
 from congruence.tables import read_table
 
 CONFIG = {"leak": 0.3, "widths": [8, 4], "data": "digits"}
@@ -151,17 +151,6 @@ def test_a_config_that_is_not_json_is_refused_before_a_folder_is_made(tmp_path):
     with pytest.raises(InputError, match="config must contain only values that JSON can represent"):
         start_run(tmp_path / "a", {"model": object()})
     assert names(tmp_path) == []
-
-
-def test_runs_are_listed_and_a_broken_one_is_named(run, tmp_path):
-    start_run(tmp_path / "all" / "two", {})
-    broken = start_run(tmp_path / "all" / "broken", {})
-    (tmp_path / "all" / "notes").mkdir()
-    (broken.folder / "config.json").write_text("{")
-    with pytest.warns(CongruenceWarning, match="a run was skipped: .*broken"):
-        assert [found.name for found in list_runs(tmp_path / "all")] == ["one", "two"]
-    with pytest.raises(InputError, match="there is no folder"):
-        list_runs(tmp_path / "none")
 
 
 def test_truncated_weights_and_latents_are_refused_and_nothing_is_unpickled(run, rng):

@@ -14,7 +14,6 @@ import json
 import math
 import os
 import platform
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
-from congruence.errors import CongruenceWarning, InputError
+from congruence.errors import InputError
 from congruence.files import LOCK, check_writable, replacing, system_reason, write_text
 from congruence.guards import is_file, is_folder, open_tensors, parse_json, read_object, reading
 from congruence.memory import check_fits
@@ -200,20 +199,6 @@ def open_run(folder: str | Path) -> Run:
     if content.get("version") != VERSION:
         raise InputError(f"{folder} is a run of version {content.get('version')!r}; this congruence reads {VERSION}")
     return Run(folder, content["config"])
-
-
-def list_runs(folder: str | Path) -> list[Run]:
-    """All run folders directly inside `folder`, by name; other folders are skipped, damaged runs with a warning."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}")
-    runs = []
-    for path in sorted(path.parent for path in folder.glob(f"*/{CONFIG}")):
-        try:
-            runs.append(open_run(path))
-        except InputError as error:
-            warnings.warn(f"a run was skipped: {error}", CongruenceWarning, stacklevel=2)
-    return runs
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any], about: str = "") -> None:

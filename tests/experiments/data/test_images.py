@@ -36,16 +36,6 @@ def test_rows_are_taken_with_their_factors(data):
     assert len(data.take(slice(2, None))) == 4
 
 
-def test_images_are_handed_out_as_floats_from_0_to_1(data):
-    torch = pytest.importorskip("torch")
-    for given in (data, replace(data, images=torch.as_tensor(data.images))):
-        batch = given.images_at([0, 3])
-        assert batch.dtype == torch.float32
-        assert_array_equal(batch.numpy(), data.images[[0, 3]].astype(np.float32) / 255)
-        assert given.images_at(slice(0, 5)).shape == (5, 3, 4, 5)
-    assert given.images_at(torch.tensor([5])).shape == (1, 3, 4, 5)
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, is_tensor
-from congruence.checks import check_integer, require
+from congruence.checks import check_integer
 from congruence.errors import InputError
 
 KINDS = ("categorical", "ordinal", "continuous", "circular")  # the kinds that `congruence.metrics` knows
@@ -80,16 +80,6 @@ class FactorImages(_FactorData):
     def columns(self) -> dict[str, Array]:
         """The factors by name, each (n,); `evaluate` takes them together with `kinds`."""
         return {name: self.factors[:, j] for j, name in enumerate(self.factor_names)}
-
-    def images_at(self, rows: Any) -> Any:
-        """Some images as a float32 tensor in [0, 1], shape (m, channels, height, width), on the device of `images`.
-
-        Parameters
-        ----------
-        rows : slice, sequence of row numbers, or integer tensor on the same device
-        """
-        torch = require("torch", "images_at", "torch")
-        return torch.as_tensor(self.images[_as_index(rows)]).float() / 255
 
     def take(self, rows: slice | Sequence[int] | Array) -> FactorImages:
         """The same data restricted to these rows, in this order."""

@@ -2,7 +2,7 @@
 
 Every slot has a small network (or all share one) that writes `width` rows of x. Neighbours share some of these rows,
 and the values written to a shared row are added. Without overlap the slots act on disjoint rows (Type D);
-with overlap they still add (Type H2), unless the sums are transformed by `combine="sum_then_elementwise"`.
+with overlap they still add (Type H2).
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.checks import check_choice, check_integer
+from congruence.checks import check_integer
 from congruence.errors import InputError
 
 _LEAK = 0.01  # of the LeakyReLU between the two layers of a slot
 _DRAWS, _BEST = 400, 0.25  # matrices drawn for each layer, and the best conditioned share of them to choose from
-_CURVE = 0.5  # of a sum t, which becomes t + _CURVE sin(t)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,6 @@ class OverlapGenerator:
     second: Float  # (K, width, hidden)
     rows: Array  # (K, width) the rows of x that each slot writes to
     outputs: int  # m
-    combine: str = "sum"
 
     @property
     def slots(self) -> int:
@@ -57,28 +55,26 @@ class OverlapGenerator:
 
     def __call__(self, latents: Array) -> Float:
         """Return observations (n, m) of latents (n, d)."""
-        return self._evaluate(latents)[0]
+        inner = self._inner(latents)
+        written = np.einsum("nkh,kwh->nkw", np.where(inner > 0, inner, _LEAK * inner), self.second)
+        x = np.zeros((len(inner), self.outputs))
+        for i in range(self.slots):
+            x[:, self.rows[i]] += written[:, i]
+        return x
 
     def jacobian(self, latents: Array) -> Float:
         """Return the Jacobian at each row of latents (n, d), shape (n, m, d), exact away from the kinks."""
-        _, inner, slope = self._evaluate(latents)
+        inner = self._inner(latents)
         jacobian = np.zeros((len(inner), self.outputs, self.dimension))
         for i, block in enumerate(self.blocks):
             sloped = np.where(inner[:, i, :, None] > 0, 1.0, _LEAK) * self.first[i]  # (n, hidden, q)
             jacobian[:, self.rows[i], block[0] : block[-1] + 1] = self.second[i] @ sloped
-        return jacobian * slope[:, :, None]
+        return jacobian
 
-    def _evaluate(self, latents: Array) -> tuple[Float, Float, Float]:
-        """Observations (n, m), inputs of the LeakyReLU (n, K, hidden), and the slope of the last step (n, m)."""
+    def _inner(self, latents: Array) -> Float:
+        """The inputs of the LeakyReLU, (n, K, hidden)."""
         parts = np.asarray(latents, dtype=np.float64).reshape(len(latents), self.slots, -1)
-        inner = np.einsum("nkq,khq->nkh", parts, self.first)
-        written = np.einsum("nkh,kwh->nkw", np.where(inner > 0, inner, _LEAK * inner), self.second)
-        x = np.zeros((len(parts), self.outputs))
-        for i in range(self.slots):
-            x[:, self.rows[i]] += written[:, i]
-        if self.combine == "sum":
-            return x, inner, np.ones_like(x)
-        return x + _CURVE * np.sin(x), inner, 1 + _CURVE * np.cos(x)
+        return np.asarray(np.einsum("nkq,khq->nkh", parts, self.first))
 
     def decoder(self) -> Any:
         """Return the same map as a function of torch tensors (n, d), for all functions that take decoders."""
@@ -90,8 +86,7 @@ class OverlapGenerator:
             inner = torch.einsum("nkq,khq->nkh", z.reshape(len(z), self.slots, -1), first.to(z))
             written = torch.einsum("nkh,kwh->nkw", torch.nn.functional.leaky_relu(inner, _LEAK), second.to(z))
             x = torch.zeros(len(z), self.outputs, dtype=z.dtype, device=z.device)
-            x = x.index_add(1, rows.reshape(-1).to(z.device), written.reshape(len(z), -1))
-            return x if self.combine == "sum" else x + _CURVE * torch.sin(x)
+            return x.index_add(1, rows.reshape(-1).to(z.device), written.reshape(len(z), -1))
 
         return decode
 
@@ -103,7 +98,6 @@ def overlap_generator(
     slot_dim: int = 3,
     width: int = 20,
     shared_net: bool = False,
-    combine: str = "sum",
     seed: int = 0,
 ) -> OverlapGenerator:
     """Draw a generator of K slots, each with `slot_dim` latents and `width` rows, of which neighbours share some.
@@ -123,8 +117,6 @@ def overlap_generator(
         Rows that each slot writes.
     shared_net : bool
         Whether all slots have the same network, as in Brady et al., or different ones.
-    combine : {"sum", "sum_then_elementwise"}
-        Whether rows are sums t of what slots write there, or t + sin(t) / 2, which is no longer additive.
     seed : int
         Seed of the weights: uniform, columns of length 1, from the best conditioned quarter of 400 draws.
 
@@ -137,7 +129,6 @@ def overlap_generator(
     if not (0 <= overlap < 1 if slots == 2 else 0 <= overlap <= 0.5):
         most = "below 1" if slots == 2 else "at most 0.5 with more than two slots"
         raise InputError(f"overlap must be at least 0 and {most}; got {overlap}")
-    check_choice("combine", combine, ("sum", "sum_then_elementwise"))
     shift = width - round(overlap * width)
     outputs = width + shift if slots == 2 else slots * shift
     if outputs < slots * slot_dim:
@@ -149,7 +140,7 @@ def overlap_generator(
     nets = [(_layer(rng, width, slot_dim), _layer(rng, width, width)) for _ in range(1 if shared_net else slots)]
     first, second = (np.stack([nets[i % len(nets)][k] for i in range(slots)]) for k in (0, 1))
     rows = (shift * np.arange(slots)[:, None] + np.arange(width)) % outputs
-    return OverlapGenerator(first, second, rows, outputs, combine)
+    return OverlapGenerator(first, second, rows, outputs)
 
 
 def _layer(rng: np.random.Generator, rows: int, columns: int) -> Float:

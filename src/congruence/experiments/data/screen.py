@@ -72,11 +72,6 @@ class SimulatedScreen:
         """The genes, in the order of the paper's tables."""
         return tuple(GENES)
 
-    def factors_of(self, gene: str) -> list[int]:
-        """The columns of `biology` that a gene shifts."""
-        rows = [i for i, guide in enumerate(self.guides) if guide.rsplit("_guide_", 1)[0] == gene]
-        return np.flatnonzero(self.effects[rows].any(0)).tolist()
-
 
 def simulate_screen(
     n: int = 222_000,

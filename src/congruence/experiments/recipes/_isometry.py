@@ -18,7 +18,6 @@ from congruence.stats.intervals import percentile_interval, rank_correlation
 
 DRAWS = 1000  # of the bootstrap over pairs
 FEWEST = 4  # pairs
-SURE = 0.95  # share of draws in which a curve must fit better to be preferred
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,6 @@ class ErrorByConstant:
     root_better: float  # share of bootstrap draws in which the first has the smaller residual
     gain: Estimate  # R2 of the first minus R2 of the second
     rank: Estimate  # rank correlation (Spearman)
-
-    @property
-    def preferred(self) -> str:
-        """The curve that fits better: "root", "line", or "neither" if that depends on the bootstrap draw."""
-        if self.root_better >= SURE:
-            return "root"
-        return "line" if self.root_better <= 1 - SURE else "neither"
 
 
 def root_term(constants: Float) -> Float:
