@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
 from congruence.activations import load_pretrained  # noqa: E402
+from congruence.activations.pooling import Pooling  # noqa: E402
 from congruence.errors import InputError, MissingDependencyError  # noqa: E402
 from congruence.experiments.models.transformers_models import ImageClasses, MaskedPatches, NextToken  # noqa: E402
-from congruence.experiments.recipes.model_pairs.trainings import embed  # noqa: E402
 from congruence.experiments.training.loop import optimise  # noqa: E402
 from congruence.experiments.training.settings import Training  # noqa: E402
 
@@ -30,6 +30,10 @@ def masked(seed=0):
 
 def classes(seed=0):
     return ImageClasses(channels=3, classes=4, width=2, seed=seed)
+
+
+def embed(model, rows, layers):
+    return model.embed(rows, layers, Pooling(model.pool, model.skip, 0))
 
 
 ALL = {"next token": (next_token, TOKENS), "masked": (masked, IMAGES), "classes": (classes, IMAGES)}
@@ -58,7 +62,7 @@ def test_later_tokens_do_not_change_what_is_said_before():
 @pytest.mark.parametrize(("make", "rows"), [ALL["next token"], ALL["classes"]], ids=["next token", "classes"])
 def test_outputs_are_the_head_of_the_penultimate_layer(make, rows):
     model = make().eval()
-    last = torch.as_tensor(embed(model, rows, model.layers[-1:], 0)[0])
+    last = torch.as_tensor(embed(model, rows, model.layers[-1:])[0])
     weights, biases = model.head
     assert_allclose(model.outputs(rows, last).detach(), last @ weights.T + biases, atol=1e-5)
 
@@ -66,7 +70,7 @@ def test_outputs_are_the_head_of_the_penultimate_layer(make, rows):
 @pytest.mark.parametrize(("make", "rows"), ALL.values(), ids=ALL)
 def test_layers_go_from_the_first_to_the_penultimate(make, rows):
     model = make().eval()
-    found = embed(model, rows, model.layers, 0)
+    found = embed(model, rows, model.layers)
     assert len(found) == len(model.layers) >= 3
     assert all(len(layer) == len(rows) and np.isfinite(layer).all() for layer in found)
 
@@ -77,7 +81,7 @@ def test_patches_are_hidden_in_training_and_all_seen_in_representations():
         seen = model.net.vit(**model.inputs(IMAGES)).last_hidden_state
     hidden = model.net.vit(**model.inputs(IMAGES)).last_hidden_state
     assert (seen.shape[1], hidden.shape[1]) == (5, 2)  # patches and the class token
-    (found,) = embed(model, IMAGES, model.layers[-1:], 0)
+    (found,) = embed(model, IMAGES, model.layers[-1:])
     assert_allclose(found, seen[:, 1:].mean(1).detach(), atol=1e-6)
     first, second = (model.outputs(IMAGES, None).detach() for _ in range(2))
     assert_array_equal(first, second)  # the same patches are hidden every time

@@ -1,14 +1,14 @@
-import json
-
 import numpy as np
 import pytest
 
 from congruence.experiments.recipes import dictionary_stability as method
-from congruence.experiments.recipes import reproduce
+from congruence.experiments.recipes import reproduce, verify
+from congruence.experiments.recipes._files import read_numbers
+from congruence.experiments.recipes.claims import Estimate
 
 
 def estimate(value, *interval):
-    return method.Estimate(value, interval or (value, value))
+    return Estimate(value, *(interval or (value, value)))
 
 
 def shares(kind, true_of_back, back_of_true, true=32):
@@ -23,7 +23,7 @@ def statuses(true_of_back, back_of_true):
 
 def test_claims_follow_the_numbers():
     found = statuses(estimate(0.99, 0.98, 1.0), estimate(1.0, np.nan, np.nan))
-    assert found == {"is-true": "holds", "returns": "holds", "language": "unknown"}
+    assert found == {"is-true": "holds", "returns": "unknown", "language": "unknown"}
     found = statuses(estimate(0.45, 0.4, 0.5), estimate(0.92, 0.6, 0.99))
     assert found == {"is-true": "fails", "returns": "ambiguous", "language": "unknown"}
     none = estimate(np.nan)
@@ -62,7 +62,7 @@ def test_intervals_are_over_trainings_not_over_their_pairs():
     same, other = rng.normal(size=(2, 20, 32))
     found = method.measure(method.Setting("topk", 0, 3, 20), None, trainings([same, same, other]))
     assert found.comes_back.value == pytest.approx(1 / 3)
-    assert found.comes_back.interval == (0.0, 1.0)
+    assert found.comes_back[1:] == (0.0, 1.0)
     assert found.true is None
 
 
@@ -73,9 +73,10 @@ def test_the_recipe_runs(tmp_path, monkeypatch):
     tiny |= {"language_widths": [0.5], "runs": 3}
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": tiny})
     done = reproduce("dictionary-stability", tmp_path / "a", scale="smoke", device="cpu")
-    written = json.loads((tmp_path / "a" / "result.json").read_text())
-    assert len(written["numbers"]["ours"]["shares"]) == 3
-    assert [one["setting"]["method"] for one in written["numbers"]["ours"]["language"]] == ["topk", "l1", "ica"]
+    kept = read_numbers(tmp_path / "a")["ours"]["shares"]
+    assert [one["setting"]["method"] for one in kept] == ["topk", "l1", "ica"] * 2
+    assert [one["true"] is None for one in kept] == [False] * 3 + [True] * 3
+    assert verify(tmp_path / "a") == []
     assert len(done.findings) == 9
     assert (tmp_path / "a" / "shares.svg").is_file()
 

@@ -9,7 +9,8 @@ def test_every_recipe_can_be_loaded_and_has_parameters_for_every_scale(recipe):
     method = recipe.method()
     assert set(method.PARAMETERS) == set(SCALES)
     assert method.EDITION >= 1
-    assert callable(method.run if hasattr(method, "run") else method.present)
+    assert callable(method.compute)
+    assert callable(method.present)
     assert recipe.question.endswith("?")
     assert recipe.sentence.endswith(".")
 

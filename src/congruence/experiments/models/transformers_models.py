@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
+from congruence.activations.layers import activations
+from congruence.activations.pooling import Pooling
+from congruence.arrays import Float
 from congruence.checks import require
 from congruence.errors import InputError
 from congruence.rows.devices import GENERATORS
 
 ENLARGED = 2  # factor by which images for a ResNet are enlarged: its first layers reduce the resolution four times
+CHUNK = 250  # rows per forward pass of `embed`
 GREY, SPREAD = 0.5, 0.25  # mean and scale by which pixels in [0, 1] are standardised
 
 
@@ -71,24 +76,23 @@ class TransformersModel(nn.Module):  # type: ignore[misc]
         """A context in which the net takes whole inputs, even if training masks some of them."""
         return contextlib.nullcontext()
 
+    def embed(self, rows: Any, names: Sequence[str], pooling: Pooling) -> list[Float]:
+        """The activations of layers for rows, pooled as by `congruence extract`, each (n, d) float32."""
+        device = str(next(self.parameters()).device)
+        layers: list[list[Float]] = [[] for _ in names]
+        with self.whole():
+            for start in range(0, len(rows), CHUNK):
+                inputs = self.inputs(rows[start : start + CHUNK])
+                pooled = activations(self.net, inputs, tuple(names), pooling, start=start, device=device)
+                for values, name in zip(layers, names, strict=True):
+                    values.append(pooled[name].values)
+        return [np.concatenate(values) for values in layers]
+
 
 class NextToken(TransformersModel):
     """A GPT-NeoX that predicts the next token of a window of tokens; its penultimate layer is the final norm.
 
-    Parameters
-    ----------
-    vocabulary : int
-        Number of tokens.
-    length : int
-        Tokens in a window.
-    width : int
-        Of the residual stream.
-    depth : int
-        Number of blocks.
-    heads : int
-        Attention heads of a block.
-    seed : int
-        Of the initial weights.
+    `width` is that of the residual stream, `depth` the number of blocks with `heads` attention heads each.
     """
 
     pool = "patch"  # one position of each window, so that rows do not depend on each other
@@ -143,24 +147,8 @@ class NextToken(TransformersModel):
 class MaskedPatches(TransformersModel):
     """A ViT masked autoencoder; its representation is the mean over all patches of the output of the encoder.
 
-    Parameters
-    ----------
-    side : int
-        Height and width of images in pixels.
-    patch : int
-        Height and width of patches in pixels.
-    channels : int
-        Of images.
-    width : int
-        Of the encoder; the decoder has half the width and two blocks.
-    depth : int
-        Blocks of the encoder.
-    heads : int
-        Attention heads of a block.
-    hidden : float
-        The share of patches that is masked in training.
-    seed : int
-        Of the initial weights.
+    Images have `side` x `side` pixels and patches `patch` x `patch`, of which the share `hidden` is masked in training.
+    `width` is that of the encoder, of `depth` blocks; the decoder has half the width and two blocks.
     """
 
     skip = 1  # the class token
@@ -244,17 +232,8 @@ class MaskedPatches(TransformersModel):
 class ImageClasses(TransformersModel):
     """A ResNet-18 classifier of small images, enlarged twice; the penultimate layer is the pooled one.
 
-    Parameters
-    ----------
-    channels : int
-        Of images.
-    classes : int
-        Number of classes.
-    width : int
-        Channels of the first stage; the last has eight times as many, which is the width of the representation (64
-        and 512 in a ResNet-18).
-    seed : int
-        Of the initial weights.
+    `width` is the number of channels of the first stage; the last has eight times as many, which is the width of the
+    representation (64 and 512 in a ResNet-18).
     """
 
     def __init__(self, *, channels: int, classes: int, width: int = 64, seed: int = 0) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,26 +12,25 @@ from typing import Any
 
 from congruence.arrays import resolve_device
 from congruence.checks import check_choice, check_seed
-from congruence.errors import CongruenceWarning, InputError
+from congruence.errors import InputError
 from congruence.experiments.recipes._files import (
     FILES,
-    NUMBERS,
     RESULT,
-    has_current_layout,
+    read_figure,
     read_json,
-    read_result,
+    read_numbers,
     write_files,
     write_numbers,
 )
 from congruence.experiments.recipes._options import ReproduceOptions
 from congruence.experiments.recipes.claims import SMOKE, not_judged
-from congruence.experiments.recipes.recipe import SCALES, Method, Recipe, RecipeJob, find_recipe
+from congruence.experiments.recipes.recipe import SCALES, Method, RecipeJob, find_recipe
 from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, as_numbers
 from congruence.files import check_writable, system_reason, write_text
 from congruence.options import takes
 from congruence.parts import Parts
 from congruence.progress import Progress
-from congruence.result import Finding, json_text
+from congruence.result import json_text, versions
 
 PARTS, OWNER = "parts", "settings.json"  # the folder of parts, and the file in it with the settings of the recipe
 HOME = Path("reproduced")  # the parent of result folders unless `out` is given
@@ -80,7 +78,7 @@ def reproduce(
     settings = json.loads(json_text(settings | {"device": device} | parameters))  # as it will be read back
     _check_owner(folder, settings, options.force)
     shown = settings | {"command": _command(settings)}
-    if not options.force and (finished := _read_finished(recipe, folder, shown)) is not None:
+    if not options.force and (finished := _read_finished(folder, shown)) is not None:
         return finished
 
     (folder / PARTS).mkdir(exist_ok=True)
@@ -89,27 +87,37 @@ def reproduce(
     if announce is not None and hasattr(method, "plan"):
         announce(method.plan(parameters, device, parts))
     report_progress = progress or (lambda what, done, total: None)
-    job = RecipeJob(recipe, shown, options.seed, device, parameters, parts, report_progress)
-    if hasattr(method, "run"):
-        result: RecipeResult = method.run(job)
-        result = replace(result, findings=judged_at(options.scale, result.findings))
-    else:
-        numbers = as_numbers(method.compute(job))
-        (folder / RESULT).unlink(missing_ok=True)  # it would not be that of the new numbers
-        kept = write_numbers(folder, numbers, shown, job.drawn)
-        result = present(recipe, kept, tuple(job.drawn))
+    job = RecipeJob(options.seed, device, parameters, parts, report_progress)
+    numbers = as_numbers(method.compute(job))
+    (folder / RESULT).unlink(missing_ok=True)  # it would not be that of the new numbers
+    result = present(write_numbers(folder, numbers, shown, job.drawn), tuple(job.drawn))
     write_files(result, folder)
     return replace(result, folder=folder)
 
 
-def present(recipe: Recipe, kept: Mapping[str, Any], drawn: tuple[RecipeFigure, ...]) -> RecipeResult:
-    """Make the result of the numbers that `write_numbers` kept, and of figures that were drawn while computing."""
-    settings, ours, method = kept["settings"], kept["ours"], recipe.method()
+def rebuild(folder: Path) -> RecipeResult:
+    """Make the result of the numbers in a folder again, without computing any."""
+    kept = read_numbers(folder)
+    missing = [name for name in kept["drawn"] if not (folder / f"{name}.svg").is_file()]
+    if missing:
+        raise InputError(f"{folder} must hold {missing[0]}.svg, which cannot be drawn again")
+    return present(
+        kept, tuple(read_figure(folder / f"{name}.svg", about["caption"]) for name, about in kept["drawn"].items())
+    )
+
+
+def present(kept: Mapping[str, Any], drawn: tuple[RecipeFigure, ...]) -> RecipeResult:
+    """Make the result of the numbers that `write_numbers` kept, and of figures that were drawn while computing.
+
+    Nothing is judged at the smoke scale.
+    """
+    settings, ours, recipe = kept["settings"], kept["ours"], find_recipe(kept["settings"]["recipe"])
+    method, smoke = recipe.method(), settings["scale"] == "smoke"
     made = method.present(ours, settings)
     return RecipeResult(
         recipe=recipe,
-        headlines=(SMOKE,) if settings["scale"] == "smoke" else made.headlines,
-        findings=judged_at(settings["scale"], made.findings),
+        headlines=(SMOKE,) if smoke else made.headlines,
+        findings=tuple(map(not_judged, made.findings)) if smoke else made.findings,
         paper=made.paper,
         ours=ours,
         tables=made.tables,
@@ -117,13 +125,7 @@ def present(recipe: Recipe, kept: Mapping[str, Any], drawn: tuple[RecipeFigure, 
         notes=(*made.notes, *_provenance(kept, method)),
         terms=made.terms,
         settings=settings,
-        numbers_file=NUMBERS,
     )
-
-
-def judged_at(scale: str, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Findings of a scale; nothing is judged at the smoke scale."""
-    return tuple(map(not_judged, findings)) if scale == "smoke" else findings
 
 
 def _provenance(kept: Mapping[str, Any], method: Method) -> Iterator[str]:
@@ -194,16 +196,21 @@ def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None
         raise InputError(f"{folder} holds {owner.get('recipe')} with other settings ({other}); {advice}")
 
 
-def _read_finished(recipe: Recipe, folder: Path, settings: Mapping[str, Any]) -> RecipeResult | None:
+def _read_finished(folder: Path, settings: Mapping[str, Any]) -> RecipeResult | None:
     """The result in the folder, if it is complete and has these settings."""
     content = read_json(folder / RESULT)
-    if content is None:
+    if content is None or content.get("settings") != settings:
         return None
-    if not has_current_layout(content):
-        text = f"{folder} holds a result in the layout of version 0.1.0; it is written again from its finished parts"
-        warnings.warn(text, CongruenceWarning, stacklevel=4)
+    try:
+        result = rebuild(folder)
+    except InputError:
         return None
-    return read_result(recipe, content, folder) if content.get("settings") == settings else None
+    if not all((folder / file).is_file() for file in (*FILES, *(f"{one.name}.svg" for one in result.figures))):
+        return None
+    made, now = read_numbers(folder)["versions"], versions()
+    other = [f"{name} {one}" for name, one in made.items() if now.get(name) != one]
+    notes = (f"This result was computed earlier, with other versions: {', '.join(other)}.",) if other else ()
+    return replace(result, notes=(*result.notes, *notes), folder=folder, reused=True)
 
 
 def _command(settings: Mapping[str, Any]) -> str:

@@ -7,21 +7,9 @@ import math
 import re
 from pathlib import Path
 
-from congruence.errors import InputError
-from congruence.experiments.recipes._files import (
-    FILES,
-    NUMBERS,
-    REPORT,
-    RESULT,
-    digest,
-    read_figure,
-    read_numbers,
-    render_files,
-    write_files,
-)
-from congruence.experiments.recipes._reproduce import present
-from congruence.experiments.recipes.recipe import find_recipe
-from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes._files import FILES, REPORT, RESULT, digest, read_numbers, render_files, write_files
+from congruence.experiments.recipes._reproduce import rebuild
+from congruence.experiments.recipes.result import NUMBERS, RecipeResult
 
 SAME = 1e-4  # of numbers in the files: what other processors and libraries may change
 MOST = 2**20  # bytes of a folder
@@ -34,7 +22,7 @@ def judge(folder: str | Path) -> RecipeResult:
     Nothing is trained or measured: `numbers.json.gz` is not changed.
     """
     folder = Path(folder)
-    result = _rebuild(folder)
+    result = rebuild(folder)
     write_files(result, folder)
     return result
 
@@ -45,7 +33,7 @@ def verify(folder: str | Path) -> list[str]:
     Claims, tables, figures and pages are compared. Numbers in them may differ by 0.01 %; a folder may have 1 MiB.
     """
     folder = Path(folder)
-    made = render_files(_rebuild(folder))
+    made = render_files(rebuild(folder))
     differences = []
     for name, text in made.items():
         path = folder / name
@@ -62,15 +50,6 @@ def verify(folder: str | Path) -> list[str]:
     if size > MOST:
         differences.append(f"{folder} has {size / MOST:.1f} MiB; at most 1 is allowed")
     return differences
-
-
-def _rebuild(folder: Path) -> RecipeResult:
-    kept = read_numbers(folder)
-    missing = [name for name in kept["drawn"] if not (folder / f"{name}.svg").is_file()]
-    if missing:
-        raise InputError(f"{folder} must hold {missing[0]}.svg, which cannot be drawn again")
-    drawn = tuple(read_figure(folder / f"{name}.svg", about["caption"]) for name, about in kept["drawn"].items())
-    return present(find_recipe(kept["settings"]["recipe"]), kept, drawn)
 
 
 def _comparable(name: str, text: str) -> str:

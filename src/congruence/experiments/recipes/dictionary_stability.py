@@ -17,12 +17,13 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.document import Cell, Table, share
+from congruence.experiments.recipes.claims import OURS, Claim, Estimate, Rule
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, as_numbers, draw_figure, number_table
+from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, from_numbers, number_table
 from congruence.features import match_features
 from congruence.formatting import interval, percent
 from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR
-from congruence.result import Finding, Status, status_above
+from congruence.result import Finding
 from congruence.stats.intervals import jackknife_interval
 
 EDITION = 2
@@ -58,7 +59,20 @@ NOISE = 0.05  # standard deviation of each dimension, where a code of 1 has leng
 PENALTY = 0.1  # of the L1 autoencoder; not tuned
 WORDS = {"topk": "TopK autoencoders", "l1": "L1 autoencoders", "ica": "ICA"}
 INTERVALS = "Over trainings; below, the 95 % interval for other trainings (jackknife)."
-LIMIT = 0.9  # of a share that is called most
+IS_TRUE, RETURNS, LANGUAGE = CLAIMS = tuple(
+    Claim(
+        f"{{method}}-{name}",
+        statement,
+        OURS,
+        (Rule(f"share of {share}, in the setting with the lowest, over trainings", low=0.9),),
+        "nine tenths count as most; set before the runs",
+    )
+    for name, statement, share in (
+        ("is-true", "Most features of {words} that come back are true.", "true features among those that come back"),
+        ("returns", "Most true features of {words} come back.", "features that come back among true ones"),
+        ("language", "Most features of {words} on a language model come back.", "features that come back"),
+    )
+)
 MARKS = {"topk": (HELD_OUT, "o"), "l1": (LINEAR, "s"), "ica": (HEAT, "^")}
 PAPER = {
     "statistical": "a representation is identifiable if every training gives it again, up to the stated ambiguity",
@@ -104,14 +118,6 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A share over all trainings, NaN where it has no denominator, and its 95 % interval for other trainings."""
-
-    value: float
-    interval: tuple[float, float]  # jackknife over trainings: pairs of trainings are not independent
-
-
-@dataclass(frozen=True)
 class Shares:
     """Shares of features; those that need the truth are None where it is not known."""
 
@@ -125,8 +131,8 @@ class Shares:
     back_of_true: Estimate | None
 
 
-def run(job: RecipeJob) -> RecipeResult:
-    """Train, match and judge."""
+def compute(job: RecipeJob) -> dict[str, Any]:
+    """Train and match."""
     settings = [*list_settings(job.parameters), *list_language_settings(job.parameters)]
     measured, runs = [], job.parameters["runs"]
     for place, setting in enumerate(settings):
@@ -136,19 +142,15 @@ def run(job: RecipeJob) -> RecipeResult:
             job.progress(f"{setting.name}, run {i + 1}", place * runs + i, len(settings) * runs)
             trained.append(job.parts.get(f"{setting.name}-run{i}", partial(train, job, setting, rows, i)))
         measured.append(measure(setting, truth, trained))
+    return {"shares": measured, "language_rows": len(rows)}
+
+
+def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
+    """Judge the claims."""
+    measured = from_numbers(tuple[Shares, ...], ours["shares"])
     known, language = ([one for one in measured if (one.true is not None) is kind] for kind in (True, False))
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
-        headlines=headline(known, language),
-        paper=PAPER,
-        ours={"shares": as_numbers(known), "language": as_numbers(language), "language_rows": len(rows)},
-        findings=judge(measured),
-        tables=(make_table(known), make_language_table(language)),
-        figures=(draw_shares(known),),
-        notes=NOTES,
-        terms=TERMS,
-    )
+    tables = (make_table(known), make_language_table(language))
+    return Presentation(headline(known, language), judge(measured), PAPER, tables, (draw_shares(known),), NOTES, TERMS)
 
 
 def list_settings(parameters: Mapping[str, Any]) -> Iterator[Setting]:
@@ -215,7 +217,6 @@ def language_rows(job: RecipeJob, setting: Setting) -> Array:
 
 def language_activations(job: RecipeJob) -> dict[str, Array]:
     """Train a language model, and take the centred outputs of its middle block at tokens of held-out files."""
-    from congruence.activations.layers import activations
     from congruence.activations.pooling import Pooling
     from congruence.experiments.data.library_text import library_text
     from congruence.experiments.models.transformers_models import NextToken
@@ -233,16 +234,8 @@ def language_activations(job: RecipeJob) -> dict[str, Array]:
     optimise(model, [text.train], how, device=job.device)
     middle = model.layers[len(model.layers) // 2]
     windows = np.random.default_rng(job.seed).permutation(len(text.held_out))
-    parts: list[Array] = []
-    with model.whole():
-        for start in range(0, len(windows), 250):
-            inputs = model.inputs(text.held_out[windows[start : start + 250]])
-            pooling = Pooling("none", model.skip)
-            pooled = activations(model.net, inputs, (middle,), pooling, start=start, device=job.device)
-            parts.append(pooled[middle].values)
-            if sum(map(len, parts)) >= most:
-                break
-    rows = np.concatenate(parts)[:most].astype(np.float32)
+    windows = windows[: -(-most // (text.train.shape[1] - model.skip))]  # each has a row for every token not skipped
+    rows = model.embed(text.held_out[windows], (middle,), Pooling("none", model.skip))[0][:most]
     return {"rows": rows - rows.mean(0)}
 
 
@@ -297,8 +290,7 @@ def estimate(statistic: Callable[[Sequence[int]], float], runs: int) -> Estimate
     """A statistic of all trainings, with an interval from leaving out each of them."""
     left = [statistic([i for i in range(runs) if i != k]) for k in range(runs)]
     value = statistic(range(runs))
-    low, high = jackknife_interval(value, left)
-    return Estimate(value, (float(np.clip(low, 0, 1)), float(np.clip(high, 0, 1))))
+    return Estimate(value, *(float(np.clip(end, 0, 1)) for end in jackknife_interval(value, left)))
 
 
 def _ratio(a: float, b: float) -> float:
@@ -307,42 +299,27 @@ def _ratio(a: float, b: float) -> float:
 
 def judge(measured: Sequence[Shares]) -> tuple[Finding, ...]:
     """Is what comes back true, and does what is true come back? What comes back of a language model?"""
-    claims = (
-        ("is-true", "Most features of {} that come back are true.", "true_of_back"),
-        ("returns", "Most true features of {} come back.", "back_of_true"),
-        ("language", "Most features of {} on a language model come back.", "comes_back"),
-    )
     findings = []
     for method in METHODS:
-        for name, claim, what in claims:
-            of_method = [
-                (one.setting, getattr(one, what))
-                for one in measured
-                if one.setting.method == method and (one.setting.true == 0) is (name == "language")
-            ]
-            findings.append(_claim(of_method, f"{method}-{name}", claim.format(WORDS[method])))
+        for claim, what in ((IS_TRUE, "true_of_back"), (RETURNS, "back_of_true"), (LANGUAGE, "comes_back")):
+            some = [one for one in measured if one.setting.method == method]
+            of_claim = [one for one in some if (one.setting.true == 0) is (claim is LANGUAGE)]
+            findings.append(_judge(claim.about(method=method, words=WORDS[method]), of_claim, what))
     return tuple(findings)
 
 
-def _claim(measured: Sequence[tuple[Setting, Estimate]], name: str, claim: str) -> Finding:
-    """The claim in every setting: the status of the worst one, with its interval over trainings."""
-    known = [(setting, value) for setting, value in measured if np.isfinite(value.value)]
+def _judge(claim: Claim, measured: Sequence[Shares], what: str) -> Finding:
+    """Judge a claim by the setting with the lowest share."""
+    known = [(one.setting, value) for one in measured if np.isfinite((value := getattr(one, what)).value)]
     if not known:
-        return Finding(name, claim, "unknown", evidence="No feature came back or was true.")
+        return claim.judge(float("nan"), evidence="No feature came back or was true.")
     setting, worst = min(known, key=lambda one: one[1].value)
-    status: Status = "holds" if worst.value == 1 else status_above(*worst.interval, LIMIT)
     truth = f" for {setting.true} true ones" if setting.true else ""
     active = f", {setting.active} active" if setting.method != "ica" or setting.true else ""
     where = f"In the worst of {len(known)} settings" if len(known) > 1 else "In the one setting"
     overall = f"; over all settings {percent(float(np.mean([v.value for _, v in known])))}" if len(known) > 1 else ""
-    return Finding(
-        name,
-        claim,
-        status,
-        number=worst.value,
-        interval=worst.interval,
-        evidence=f"{where} ({setting.width} features{truth}{active}) {percent(worst.value)}{overall}.",
-    )
+    evidence = f"{where} ({setting.width} features{truth}{active}) {percent(worst.value)}{overall}."
+    return claim.judge(worst, evidence=evidence)
 
 
 def headline(known: Sequence[Shares], language: Sequence[Shares]) -> tuple[str, ...]:
@@ -394,7 +371,7 @@ def make_language_table(measured: Sequence[Shares]) -> Table:
 
 
 def _cell(one: Estimate) -> Cell:
-    return share(one.value, below=interval(*one.interval) if np.isfinite(one.interval[0]) else "")
+    return share(one.value, below=interval(one.low, one.high) if np.isfinite(one.low) else "")
 
 
 def draw_shares(measured: Sequence[Shares]) -> RecipeFigure:

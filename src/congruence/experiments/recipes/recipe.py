@@ -28,8 +28,6 @@ SCALES = {
 class RecipeJob:
     """What a recipe receives: its size, seed and device, and the parts that were computed before."""
 
-    recipe: Recipe
-    settings: Mapping[str, Any]  # all of them, as the result shows them
     seed: int
     device: str  # "cpu", "cuda" or "cuda:1"
     parameters: Mapping[str, Any]  # those of the scale
@@ -47,8 +45,7 @@ class Method(Protocol):
     `EDITION` grows whenever the same settings would give other numbers, so that old parts are not reused. A recipe
     that works with several data sets lists them in `DATA`, and the one of a scale is its parameter "data"; if it takes
     several at once ("rooms,sprites"), it has `SEVERAL = True`. An optional function `plan(parameters, device, parts)`
-    returns a sentence about what will be computed and how long that takes. A recipe that cannot be presented again has
-    a function `run(job)` that returns its `RecipeResult`.
+    returns a sentence about what will be computed and how long that takes.
     """
 
     EDITION: int

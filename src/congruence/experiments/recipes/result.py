@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, get_args, get_origin, get_type
 import numpy as np
 
 from congruence.document import Cell, Column, Table, as_cell
-from congruence.experiments.recipes.claims import Judgement
+from congruence.experiments.recipes.claims import Estimate, Judgement
 from congruence.formatting import number
 from congruence.result import Finding, Result
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from congruence.experiments.recipes.recipe import Recipe
     from congruence.report.figures.svg import Drawing
 
+NUMBERS = "numbers.json.gz"  # the file of a result folder that holds `ours`
 SHOWN = 5  # columns of a table on a terminal
 
 
@@ -60,9 +61,9 @@ class ClaimNumbers(TypedDict):
 
 
 class RecipeNumbers(TypedDict):
-    """The numbers of a recipe in JSON: those of the paper, ours, and the tables that compare them.
+    """The numbers of a recipe in JSON: those of the paper, and the tables that compare them with ours.
 
-    In a result folder `ours` is {"file": name}: the numbers are in a compressed file next to result.json.
+    `ours` is {"file": name}: the numbers are in a compressed file next to result.json.
     """
 
     recipe: str
@@ -108,7 +109,6 @@ class RecipeResult(Result):
     notes: tuple[str, ...] = ()  # choices of ours that the paper does not state, and what was left out
     terms: tuple[tuple[str, str], ...] = ()  # words of the tables and figures, with their meaning
     settings: Mapping[str, Any] = field(default_factory=dict)
-    numbers_file: str = ""  # that holds `ours`, if they are not in result.json
     folder: Path | None = None
     reused: bool = False
 
@@ -126,7 +126,7 @@ class RecipeResult(Result):
             "headlines": list(self.headlines),
             "claims": [_claim_numbers(one) for one in self.findings if isinstance(one, Judgement)],
             "paper": dict(self.paper),
-            "ours": {"file": self.numbers_file} if self.numbers_file else dict(self.ours),
+            "ours": {"file": NUMBERS},
             "tables": [_table_numbers(table) for table in self.tables],
             "figures": [{"file": f"{figure.name}.svg", "caption": figure.caption} for figure in self.figures],
             "terms": dict(self.terms),
@@ -192,6 +192,8 @@ def from_numbers(kind: Any, data: Any) -> Any:
         hints = get_type_hints(kind)
         fields = [one.name for one in dataclasses.fields(kind) if one.name in data]
         return kind(**{name: from_numbers(hints[name], data[name]) for name in fields})  # type: ignore[operator]
+    if isinstance(kind, type) and issubclass(kind, Estimate):
+        return kind(*(math.nan if one is None else one for one in data))
     if origin is tuple:
         kinds = [inner[0]] * len(data) if inner[-1] is Ellipsis else inner
         return tuple(from_numbers(one, value) for one, value in zip(kinds, data, strict=True))
@@ -226,13 +228,7 @@ def draw_figure(
 
 
 def _claim_numbers(one: Judgement) -> ClaimNumbers:
-    return {
-        "name": one.name,
-        "source": one.source,
-        "rule": one.rule,
-        "margin": one.margin,
-        "post_hoc": one.post_hoc,
-    }
+    return {"name": one.name, "source": one.source, "rule": one.rule, "margin": one.margin, "post_hoc": one.post_hoc}
 
 
 def _table_numbers(table: Table) -> TableNumbers:

@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.document import Cell, Table, share
-from congruence.experiments.recipes.claims import (
-    ANY_CHANGE,
-    NELSON,
-    OURS,
-    Claim,
-    Estimate,
-    Rule,
-    over_pairs,
-    share_of,
-)
+from congruence.experiments.recipes.claims import ANY_CHANGE, NELSON, OURS, Claim, Estimate, Rule, over_pairs, share_of
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
 from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent

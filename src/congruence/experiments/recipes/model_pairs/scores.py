@@ -162,22 +162,11 @@ def _compare_heads(a: Arrays, b: Arrays) -> Scores:
 
 
 def disagreement(a: Array, b: Array, kind: str, seed: int) -> dict[str, float]:
-    """The distance of the outputs of two models; the theorems assume that it is 0.
+    """The distance of the outputs of two models (n, ...); the theorems assume that it is 0.
 
-    Parameters
-    ----------
-    a, b : (n, ...)
-        Logits, or images.
-    kind : {"softmax", "sigmoid", "picture"}
-        "softmax" takes half the summed difference of probabilities (total variation), "sigmoid" their mean
-        difference, both from 0 to 1; "picture" takes the distance of pixels.
-    seed : int
-        Of the permutation that destroys the pairing.
-
-    Returns
-    -------
-    dict
-        "outputs", the mean over rows, and "outputs_of_chance", divided by the mean over unrelated rows.
+    "softmax" takes half the summed difference of probabilities (total variation) of logits, "sigmoid" their mean
+    difference, both from 0 to 1; "picture" takes the distance of pixels. Returns "outputs", the mean over rows, and
+    "outputs_of_chance", divided by the mean over unrelated rows.
     """
     x, y = (np.asarray(one, np.float64).reshape(len(one), -1) for one in (a, b))
     if kind == "softmax":

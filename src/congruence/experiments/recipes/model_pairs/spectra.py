@@ -52,15 +52,7 @@ class JacobianSpectra:
 
 
 def layer_spectra(model: Any, rows: Array, *, seed: int = 0) -> list[JacobianSpectra]:
-    """Singular values of the maps from each layer but the last to the penultimate one.
-
-    Parameters
-    ----------
-    model : Configured
-        In evaluation mode.
-    rows : (n, ...)
-        Few rows; there is one Jacobian for each.
-    """
+    """Singular values of the maps from each layer but the last to the penultimate one, at each of a few rows."""
     import torch
 
     device = next(model.parameters()).device

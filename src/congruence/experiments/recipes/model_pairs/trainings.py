@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from congruence.activations.layers import activations
 from congruence.activations.pooling import Pooling
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
@@ -26,7 +25,6 @@ from congruence.parts import Arrays, Parts
 from congruence.rows.devices import full_precision
 
 FAMILIES = ("gpt", "wide", "mae", "resnet")  # "wide" is "gpt" with another width
-CHUNK = 250  # rows per forward pass of a snapshot
 WRITTEN = 500  # rows whose outputs are stored
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.05  # of AdamW, the same for all; not tuned
 FACTOR = "orientation"  # of rooms, the label of classifiers without MNIST
@@ -193,18 +191,22 @@ def _measure(model: Any, study: PairStudy, family: str, number: int, *, last: bo
     """The arrays of a snapshot, in full precision."""
     import torch
 
+    from congruence.experiments.models.transformers_models import CHUNK
+
     data, training = study.data(family), model.training
     names, written = model.layers, data["test"][:WRITTEN]
     model.eval()
     with torch.no_grad(), full_precision():
-        layers = embed(model, data["test"], names if last else names[-1:], study.seed)
+        pooling = Pooling(model.pool, model.skip, study.seed)
+        layers = model.embed(data["test"], names if last else names[-1:], pooling)
         at = torch.as_tensor(layers[-1][: len(written)], device=next(model.parameters()).device)
-        outputs = [model.outputs(written[part], at[part]).float().cpu().numpy() for part in _chunks(len(written))]
+        parts = (slice(start, start + CHUNK) for start in range(0, len(written), CHUNK))
+        outputs = [model.outputs(written[part], at[part]).float().cpu().numpy() for part in parts]
         arrays: Arrays = {"last": layers[-1], "outputs": np.concatenate(outputs).astype(np.float16)}
         arrays["loss"] = np.asarray(_held_out_loss(model, data))
         if last:
             rows = data["train"][choose_rows(len(data["train"]), len(data["test"]), study.seed)]
-            arrays["trained"] = embed(model, rows, names[-1:], study.seed)[0]
+            arrays["trained"] = model.embed(rows, names[-1:], pooling)[0]
             arrays |= {f"layer{k}": layer.astype(np.float16) for k, layer in enumerate(layers)}
             if model.head is not None:
                 arrays |= dict(zip(("weights", "biases"), (one.cpu().numpy() for one in model.head), strict=True))
@@ -218,23 +220,6 @@ def _measure(model: Any, study: PairStudy, family: str, number: int, *, last: bo
             arrays |= {f"spectrum-{name}": one.values, f"directions-{name}": np.asarray(one.directions)}
     model.train(training)
     return arrays
-
-
-def embed(model: Any, rows: Array, names: tuple[str, ...], seed: int) -> list[Float]:
-    """The activations of layers for rows, pooled as by `congruence extract`, each (n, d) float32."""
-    device, pooling = str(next(model.parameters()).device), Pooling(model.pool, model.skip, seed)
-    layers: list[list[Float]] = [[] for _ in names]
-    with model.whole():
-        for part in _chunks(len(rows)):
-            inputs = model.inputs(rows[part])
-            pooled = activations(model.net, inputs, names, pooling, start=part.start, device=device)
-            for values, name in zip(layers, names, strict=True):
-                values.append(pooled[name].values)
-    return [np.concatenate(values) for values in layers]
-
-
-def _chunks(n: int) -> Iterator[slice]:
-    return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))
 
 
 def _held_out_loss(model: Any, data: Arrays) -> float:
