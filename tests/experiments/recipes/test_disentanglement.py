@@ -49,6 +49,7 @@ def candidate(decay=0.1, snapshot=0, *, raw=0.4, ica=0.6, psnr=30.0, model="ae",
         defects=np.linspace(defect, defect + 0.1, seeds),
         active=3.0,
         spectrum=np.array([1.0, 0.7, 0.5, 0.01]),
+        before_sigmoid=np.array([3.0, 0.2]),
         readouts=np.full(seeds, 0.75),
     )
 
@@ -178,6 +179,17 @@ def test_other_claims_fall_too():
     grid = tuple(candidate(d, ica=0.4 + 0.1 * i, defect=0.3 + 0.2 * i) for i, d in enumerate((0.3, 0.1, 0.0)))
     assert judge(findings(grid=grid), 0)[4].status == "fails"
     assert judge(findings(without_labels={"agreement": candidate(ica=0.5)}), 0)[5].status == "fails"
+
+
+@pytest.mark.parametrize(("rounded", "status"), [(0.85, "holds"), (0.5, "fails")])
+def test_rounding_is_judged_by_the_same_trainings_with_and_without_it(rounded, status):
+    rows = findings(ica=0.7).rows
+    rows |= {"AE + ICA, ten values": row("AE + ICA, ten values", candidate(0.3, ica=rounded), "ica")}
+    rows |= {"QLAE, not rounded": row("QLAE, not rounded", candidate(0.0, raw=0.99, model="qlae", seeds=1))}
+    found = findings(rows=rows)
+    claim = judge(found, 0)[6]
+    assert (claim.name, claim.status) == ("rooms: rounding-raises-infom", status)
+    assert found.best_quantised.name == "VQ-VAE"  # codes that are not rounded are no quantised ones
 
 
 def test_codes_are_put_in_the_order_of_their_factors():

@@ -40,7 +40,7 @@ from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, as_numbers, from_numbers
 from congruence.parts import Parts
 
-EDITION = 2
+EDITION = 3
 CLAIMS = claims.CLAIMS
 DATA = ("rooms", "sprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d")
 SEVERAL = True  # data sets may be given together, as in "rooms,sprites"
@@ -48,7 +48,8 @@ LABELS = {"vae": "β-VAE", "tcvae": "β-TCVAE", "bioae": "BioAE", "vqvae": "VQ-V
 ON_A_GPU = 3  # trainings at a time: one compiles while others train
 ICA_ROWS = {"AE": "raw", "AE + ICA": "ica", "AE + ICA, not centred": "asis", "AE + ICA, whitened": "white"}
 ROUNDED = "AE + ICA, ten values"  # the codes of AE + ICA, rounded as coarsely as those of QLAE
-MODELS = {"VQ-VAE": "vqvae", "VQ-VAE with weight decay": "vqvae", "QLAE": "qlae"}
+UNROUNDED = "QLAE, not rounded"  # the codes of the same trainings before they are rounded
+MODELS = {"VQ-VAE": "vqvae", "VQ-VAE with weight decay": "vqvae", "QLAE": "qlae", UNROUNDED: "qlae"}
 BY_AGREEMENT, BY_ISOMETRY = "agreement of seeds after ICA", "smallest isometry defect"
 
 # `rows` images (None: all) of `side` pixels if they are drawn here; `looks` snapshots of each training, evenly spaced;
@@ -96,7 +97,7 @@ class DisentanglementScores:
     @property
     def best_quantised(self) -> ScoreRow:
         """The row of the best discrete model."""
-        others = [row for row in self.rows.values() if row.candidate.variant.is_discrete]
+        others = [row for name, row in self.rows.items() if row.candidate.variant.is_discrete and name != UNROUNDED]
         return max(others, key=lambda row: row.interval()[0])
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,6 +206,7 @@ def _run_study(job: RecipeJob, study: ImageStudy) -> DisentanglementScores:
         if variant.model != "ae":
             name = LABELS[variant.model] + (" with weight decay" if variant.model == "vqvae" and variant.decay else "")
             chosen[name] = (choose(make_candidates(study, variant), "raw"), "raw")
+    chosen[UNROUNDED] = (chosen["QLAE"][0], "continuous")
     tasks = {
         name: [(one.variant, number, one.snapshot, way) for number in range(one.variant.seeds)]
         for name, (one, way) in chosen.items()

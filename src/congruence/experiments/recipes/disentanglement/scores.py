@@ -13,12 +13,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.experiments.recipes._isometry import measure_nearness
-from congruence.experiments.recipes.disentanglement.trainings import (
-    ICA_WAYS,
-    ImageStudy,
-    ModelVariant,
-    load_snapshots,
-)
+from congruence.experiments.recipes.disentanglement.trainings import ICA_WAYS, ImageStudy, ModelVariant, load_snapshots
 from congruence.ica.latents import ACTIVE
 from congruence.maps.matching import strong_mcc
 from congruence.metrics._evaluate import evaluate
@@ -30,6 +25,7 @@ from congruence.stats.intervals import t_interval
 WAYS = ("raw", *ICA_WAYS)  # the codes themselves, and their components
 SCORES = ("infom", "infoe", "infoc")
 OTHER_SCORES = ("mig", "dci_disentanglement", "dci_completeness", "dci_informativeness")
+NOTHING = np.full(2, np.nan)
 NEAREST_ROWS = 2000  # that nearness of two seeds is measured on at most
 WORSE = 10 * math.log10(2)  # decibels below the best candidate of a model: twice its squared error
 RULE = (
@@ -53,6 +49,7 @@ class Candidate:
     defects: Float  # (seeds,) isometry defects; NaN for discrete models
     active: float  # directions that the decoder uses, mean over seeds
     spectrum: Float  # (latents,) singular values, mean over seeds
+    before_sigmoid: Float  # (2,) directions and defect of the logits, mean over seeds; NaN if not measured
     readouts: Float  # (seeds,) InfoM of least-squares readouts of the factors; NaN if not computed
 
     @property
@@ -79,6 +76,7 @@ class Candidate:
             "active": self.active,
             "isometry_defect": self.defects.tolist(),
             "singular": self.spectrum.tolist(),
+            "before_sigmoid": self.before_sigmoid.tolist(),
             **{f"infom_{way}": self.values(way).tolist() for way in WAYS},
             "infom_readouts": self.readouts.tolist(),
             "agreement": dict(zip(WAYS, self.agreement.tolist(), strict=True)),
@@ -131,6 +129,7 @@ def read_candidate(numbers: Mapping[str, Any], snapshot: int) -> Candidate:
         defects=np.array(numbers["isometry_defect"], dtype=float),
         active=math.nan if numbers["active"] is None else numbers["active"],
         spectrum=np.array(numbers["singular"], dtype=float),
+        before_sigmoid=np.array(numbers.get("before_sigmoid", NOTHING), dtype=float),
         readouts=np.array(numbers["infom_readouts"], dtype=float),
         **columns,
     )
@@ -142,7 +141,7 @@ def read_row(name: str, numbers: Mapping[str, Any], chosen: Candidate | None, wa
         nothing, seeds = np.full(0, np.nan), numbers["seeds"]
         kept = (numbers["step"], numbers["psnr"], np.full((seeds, 1, 3), np.nan), nothing, nothing)
         variant = ModelVariant(model, numbers["weight_decay"], seeds)
-        chosen = Candidate(variant, -1, *kept, nothing, math.nan, nothing, nothing)
+        chosen = Candidate(variant, -1, *kept, nothing, math.nan, nothing, NOTHING, nothing)
     scores = {}
     for score in (*SCORES, *OTHER_SCORES):
         values = np.array(numbers[score]["of_seeds"], dtype=float)
@@ -152,9 +151,12 @@ def read_row(name: str, numbers: Mapping[str, Any], chosen: Candidate | None, wa
 
 
 def _codes(snapshot: Arrays, way: str) -> Float:
-    """The codes of a snapshot, or their components; "ica-ten" are these rounded to ten values over their range."""
-    codes = snapshot["codes"].astype(np.float64)
-    if way == "raw":
+    """The codes of a snapshot, before rounding ("continuous"), or their components.
+
+    "ica-ten" are components rounded to ten values over their range.
+    """
+    codes = snapshot["continuous" if way == "continuous" else "codes"].astype(np.float64)
+    if way in ("raw", "continuous"):
         return codes
     if way == "ica-ten":
         exact = _codes(snapshot, "ica")
@@ -191,6 +193,7 @@ def score_training(study: ImageStudy, variant: ModelVariant, number: int) -> Arr
         if "singular" in snapshots[0]:
             columns = zip(*(summarise_spectrum(one["singular"]) for one in snapshots), strict=True)
             arrays |= {name: np.array(one, float) for name, one in zip(_SPECTRUM, columns, strict=True)}
+            arrays["before_sigmoid"] = np.array([summarise_spectrum(one["logits"])[1:] for one in snapshots])
         return arrays
 
     return study.parts.get(f"{study.name(variant, number)}-scores", compute)
@@ -279,7 +282,7 @@ def score_chosen(study: ImageStudy, variant: ModelVariant, number: int, snapshot
             kinds=kinds,
             metrics=("infomec", "mig", *(["dci"] if study.parameters["dci"] else [])),
             dci_model="forest",
-            discrete_codes=variant.is_discrete or way == "ica-ten",
+            discrete_codes=(variant.is_discrete and way == "raw") or way == "ica-ten",
             resamples=study.parameters["resamples"],
             nulls=0,
             slow_nulls=0,
@@ -328,6 +331,7 @@ def make_candidates(study: ImageStudy, variant: ModelVariant) -> list[Candidate]
             defects=over_seeds("defect", i) if continuous else np.full(variant.seeds, np.nan),
             active=float(over_seeds("active", i).mean()) if continuous else math.nan,
             spectrum=over_seeds("spectrum", i).mean(0) if continuous else np.zeros(0),
+            before_sigmoid=over_seeds("before_sigmoid", i).mean(0) if continuous else NOTHING,
             readouts=np.array([math.nan] if readouts is None else [one[i] for one in readouts]),
         )
         candidates.append(one)

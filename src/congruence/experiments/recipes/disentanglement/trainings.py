@@ -117,15 +117,13 @@ def _images(name: str, n: int | None, side: int | None, device: str) -> FactorIm
 
 
 def load_snapshots(
-    study: ImageStudy,
-    variant: ModelVariant,
-    number: int,
-    progress: Callable[[int, int, float], None] | None = None,
+    study: ImageStudy, variant: ModelVariant, number: int, progress: Callable[[int, int, float], None] | None = None
 ) -> list[Arrays]:
     """The snapshots of a training, which is run, or resumed, if one is missing.
 
-    Each holds "codes" (rows, latents) and "psnr"; of continuous models also "singular" (points, latents), the singular
-    values of the decoder's Jacobian; of autoencoders the components of the codes, and for the first seed "before" and
+    Each holds "codes" (rows, latents) and "psnr"; of QLAE also "continuous", its codes before rounding; of continuous
+    models also "singular" and "logits" (points, latents), the singular values of the decoder's Jacobian and of that
+    before the sigmoid; of autoencoders the components of the codes, and for the first seed "before" and
     "after", images with one latent or one component changed.
     """
     names, folder = study.snapshot_names(variant, number), study.parts.folder / RUNS / study.name(variant, number)
@@ -184,9 +182,13 @@ def _measure(model: Any, study: ImageStudy, variant: ModelVariant, *, with_image
         arrays["psnr"] = np.asarray(mean_psnr(model, data.images[rows[:RECONSTRUCTED]]))
         if not variant.is_discrete:
             points = torch.as_tensor(codes[: study.parameters["points"]], device=device)
-            spectra = bilipschitz(model.decode, points, method="exact").spectra
-            assert spectra is not None
-            arrays["singular"] = spectra
+            for name, decode in (("singular", model.decode), ("logits", model.decoder)):
+                spectra = bilipschitz(decode, points, method="exact").spectra
+                assert spectra is not None
+                arrays[name] = spectra
+        if variant.model == "qlae":
+            before = apply_in_batches(lambda x: model.encoder(model.pixels(x)), data.images[rows], device)
+            arrays["continuous"] = before.numpy().astype(np.float32)
     if variant.model == "ae":
         ways = {name: latent_components(codes, way=way, seed=study.seed) for name, way in ICA_WAYS.items()}
         for name, one in ways.items():
