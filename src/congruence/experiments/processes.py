@@ -37,21 +37,9 @@ def run_tasks(
 ) -> list[Any]:
     """Call work(*task) for each task, in `workers` processes if there are several, and return the results in order.
 
-    If a task fails, or Ctrl-C is pressed, no further task is started and running ones are asked to stop; the call
-    returns when they have.
-
-    Parameters
-    ----------
-    work : callable
-        A function that can be pickled.
-    tasks : sequence of tuples
-        The arguments of each call.
-    workers : int
-        Number of processes; with 1 the tasks run in this one.
-    report : callable
-        Called as report(done, total) at the start and after each task.
-    receive : callable
-        Called with each message that a task passed to `send_message`.
+    `work` can be pickled. `report` is called as report(done, total) at the start and after each task, `receive` with
+    each message that a task passed to `send_message`. If a task fails, or Ctrl-C is pressed, no further task is started
+    and running ones are asked to stop; the call returns when they have.
     """
     workers = min(workers, len(tasks))
     report(0, len(tasks))

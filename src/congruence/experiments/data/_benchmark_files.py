@@ -49,10 +49,7 @@ ISAAC3D_GRID = FactorGrid(
 )  # fmt: skip
 DIGIT = FactorGrid(names=("digit",), kinds=("categorical",), sizes=(10,))
 
-_NPZ = {
-    "mpi3d": "real3d_complicated_shapes_ordered.npz",
-    "dsprites": "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",
-}
+_NPZ = {"mpi3d": "real3d_complicated_shapes_ordered.npz", "dsprites": "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"}
 FILES = {  # for each file of a data set the names it may have
     "shapes3d": (("3dshapes.h5",),),
     "mpi3d": ((_NPZ["mpi3d"],),),

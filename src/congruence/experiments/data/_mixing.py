@@ -69,16 +69,7 @@ class Mixing:
 def draw_mixing(d: int, dial: float, seed: int, *, layers: int = LAYERS) -> Mixing:
     """Draw the map of a screen; the same seed gives the same rotations for every dial.
 
-    Parameters
-    ----------
-    d : int
-        Dimensions of factors and embeddings.
-    dial : float
-        At least 0, which is an isometry. From 1 on the map may fold, and no bound is guaranteed.
-    seed : int
-        Of the rotations.
-    layers : int
-        Number of fields that are added, one after the other.
+    The dial is at least 0, which is an isometry. From 1 on the map may fold, and no bound is guaranteed.
     """
     check_number("dial", dial, 0)
     rng = np.random.default_rng([seed, 11])

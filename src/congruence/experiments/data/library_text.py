@@ -54,20 +54,10 @@ def library_files(root: str | Path | None = None) -> list[Path]:
 def library_text(
     vocabulary: int, length: int, *, most_bytes: int | None = None, root: str | Path | None = None
 ) -> LibraryText:
-    """Read the standard library and cut it into windows of `length` tokens.
+    """Read the standard library, or another `root` of Python files, and cut it into windows of `length` tokens.
 
-    Tokens are byte pairs (Sennrich et al. 2016), fitted to the training files; every fifth file is held out.
-
-    Parameters
-    ----------
-    vocabulary : int
-        Most tokens, at least 256 (the bytes); a small text may have fewer.
-    length : int
-        Tokens in a window.
-    most_bytes : int, optional
-        Stop reading files after so many bytes.
-    root : path, optional
-        Another folder of Python files.
+    Tokens are byte pairs (Sennrich et al. 2016), fitted to the training files: at most `vocabulary` of them, at least
+    256 (the bytes). Every fifth file is held out, and no file is read after `most_bytes`.
     """
     check_integer("vocabulary", vocabulary, BYTES)
     files = _read(library_files(root), most_bytes)

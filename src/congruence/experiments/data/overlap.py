@@ -92,13 +92,7 @@ class OverlapGenerator:
 
 
 def overlap_generator(
-    slots: int,
-    overlap: float = 0.0,
-    *,
-    slot_dim: int = 3,
-    width: int = 20,
-    shared_net: bool = False,
-    seed: int = 0,
+    slots: int, overlap: float = 0.0, *, slot_dim: int = 3, width: int = 20, shared_net: bool = False, seed: int = 0
 ) -> OverlapGenerator:
     """Draw a generator of K slots, each with `slot_dim` latents and `width` rows, of which neighbours share some.
 

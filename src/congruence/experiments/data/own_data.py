@@ -21,21 +21,12 @@ MADE = ("factors", "factor_names", "kinds")  # arrays of a file of `write_data`,
 
 
 def open_data(data: Any, *, size: int | None = None, read: Mapping[str, Any] | None = None) -> Any:
-    """Open data of the user's for a training.
+    """Open data of the user's for a training, as FactorImages, FactorRows, a Table or an array.
 
-    Parameters
-    ----------
-    data : path, array, table, frame, AnnData, FactorImages or FactorRows
-        A path is a folder of images, a .npz file of `write_data`, an array of images or rows (.npy, .npz), or anything
-        that `congruence.tables.read_table` reads. Images in folders below have the name of the folder as a factor.
-    size : int, optional
-        Scale images of a folder and crop them to squares of this side.
-    read : mapping, optional
-        `id`, `features`, `metadata` and `key`, as for `congruence.tables.as_table`.
-
-    Returns
-    -------
-    FactorImages, FactorRows, Table or array
+    A path is a folder of images, a .npz file of `write_data`, an array of images or rows (.npy, .npz), or anything that
+    `congruence.tables.read_table` reads. Images in folders below have the name of the folder as a factor; they are
+    scaled and cropped to squares of side `size`. `read` are `id`, `features`, `metadata` and `key`, as for
+    `congruence.tables.as_table`.
     """
     given = {name: value for name, value in (read or {}).items() if value is not None}
     if isinstance(data, str | Path):

@@ -61,10 +61,7 @@ def expected_given_two(factors: Float, shown: Float) -> tuple[Float, Float]:
     open_[np.abs(open_) < LEAST] = 0.0
     start, end = _chord(factors, open_)
 
-    seen, pace = (
-        factors @ DIRECTIONS.T,
-        open_ @ DIRECTIONS.T,
-    )  # (n, 6), arc lengths and their rates
+    seen, pace = (factors @ DIRECTIONS.T, open_ @ DIRECTIONS.T)  # (n, 6), arc lengths and their rates
     middle, half = seen + pace * ((start + end) / 2)[:, None], pace * ((end - start) / 2)[:, None]
     shrunk = np.sinc(half / np.pi)  # the mean of a cosine over an interval: sin(half) / half times that of its middle
     mean = np.stack([np.cos(middle), np.sin(middle)], axis=-1) * shrunk[..., None] / math.sqrt(2)

@@ -109,17 +109,10 @@ def _unique_rows(places: Float) -> tuple[Float, Array]:
 
 
 def surface_weights(places: Float, side: int, device: str) -> Any:
-    """Brightness of floor, walls and object in every pixel.
+    """Brightness of floor, walls and object in every pixel, (m, 3, side, side) float32.
 
-    Parameters
-    ----------
-    places : (m, 3)
-        Orientation in degrees, scale, and shape as an index into `SHAPES`.
-
-    Returns
-    -------
-    (m, 3, side, side) float32 tensor
-        An image is the sum over surfaces of the weight times the surface's colour.
+    `places` (m, 3) are the orientation in degrees, the scale, and the shape as an index into `SHAPES`. An image is the
+    sum over surfaces of the weight times the surface's colour.
     """
     torch = require("torch", "drawing images", "torch")
     weights = torch.empty((len(places), 3, side, side), dtype=torch.float32, device=device)

@@ -49,14 +49,7 @@ OWN = "your own images"
 STANDS_FOR |= {OWN: "shapes3d"}
 OURS = {name: {"latents": 10, "beta": 1.0, "tc": 1.0} for name in ("sprites", "dsprites", "mnist", OWN)}
 DATA = (*LATENTS, *STANDS_FOR)
-_GENERAL = (
-    "model",
-    "latents",
-    "net",
-    "shape",
-    "seed",
-    "dataset_size",
-)  # in every config, or from the data
+_GENERAL = ("model", "latents", "net", "shape", "seed", "dataset_size")  # in every config, or from the data
 
 
 def build_model(config: Mapping[str, Any], maker: Any = None) -> Any:
@@ -147,14 +140,7 @@ def mixture_settings(model: str, *, images: bool, latents: int | None = None, cl
 
 
 def model_config(
-    model: str,
-    data: DataOutline,
-    n: int | None,
-    *,
-    latents: int | None,
-    net: str,
-    device: str,
-    own: Mapping[str, Any],
+    model: str, data: DataOutline, n: int | None, *, latents: int | None, net: str, device: str, own: Mapping[str, Any]
 ) -> tuple[dict[str, Any], float]:
     """The config of a model without its seed, and the published weight decay.
 

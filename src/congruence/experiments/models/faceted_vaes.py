@@ -208,10 +208,7 @@ class LadderDecoder(nn.Module):  # type: ignore[misc]
         kind = self.last[1]
         both = 1 + getattr(kind, "negative_slope", 0.0)
         layers: list[Any] = []
-        above, codes = (
-            None,
-            torch.eye(sum(self.latents)),
-        )  # as linear maps of the activations
+        above, codes = (None, torch.eye(sum(self.latents)))  # as linear maps of the activations
         for j in reversed(range(len(self.latents))):
             start = sum(self.latents[:j])
             own, later = codes[start : start + self.latents[j]], codes[:start]

@@ -99,10 +99,7 @@ TERMS = (
         "its codes are the factors up to order, scale, increasing functions (monotone), copies, additional codes of "
         f"noise, or noise of standard deviation {NOISE} (noisy).",
     ),
-    (
-        "wrong encoder",
-        "its codes are the factors rotated by 20 or 45 degrees in pairs, half of the factors, or noise.",
-    ),
+    ("wrong encoder", "its codes are the factors rotated by 20 or 45 degrees in pairs, half of the factors, or noise."),
     ("too low, too high", "a right encoder scored as wrong, and a wrong one as right."),
 )
 Generator = np.random.Generator

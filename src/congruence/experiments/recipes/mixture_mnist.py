@@ -217,9 +217,7 @@ def judge(ours: Mapping[str, Any], *, published: bool) -> tuple[Finding, ...]:
             evidence=f"{numbers}.",
         ),
         LEAKY.judge(
-            Estimate(gap, gap - half, gap + half),
-            null=0.0,
-            evidence=f"Weak MCC held out {leaky} against {relu}.",
+            Estimate(gap, gap - half, gap + half), null=0.0, evidence=f"Weak MCC held out {leaky} against {relu}."
         ),
         FACETS.judge(
             *(_facet_gap(one) for one in ours.values()),

@@ -25,13 +25,7 @@ FLAT = 1e-3  # of the largest standard deviation of a latent; one that varies le
 
 
 def pretrain(
-    model: Any,
-    data: Sequence[Any],
-    how: Training,
-    steps: int,
-    *,
-    device: str,
-    stop: Callable[[], bool] | None = None,
+    model: Any, data: Sequence[Any], how: Training, steps: int, *, device: str, stop: Callable[[], bool] | None = None
 ) -> None:
     """Train encoder and decoder of a model as a plain autoencoder, with the optimiser and the batches of `how`."""
     if steps:

@@ -154,32 +154,10 @@ def train_regularised(
     """Train an autoencoder on rows x (n, p) with one regulariser of `KINDS`.
 
     Appendix A.4 of Nelson et al. lists regularisers in wide use that push the singular values of a decoder's Jacobian
-    towards each other; here each is applied to the same autoencoder.
-
-    Parameters
-    ----------
-    x : (n, p)
-        Rows.
-    kind : str
-        "none"; "weight decay" (AdamW); "spectral norm" (each layer of the decoder divided by its largest singular
-        value, Miyato et al. 2018); "residual" (blocks x + a f(x) with a starting at 0, ReZero, Bachlechner et al.
-        2020); or "isometry penalty" ((|J v|^2 - 1)^2 for random unit v, after Gropp, Atzmon and Lipman 2020).
-    latent : int
-        Dimensions of a code.
-    hidden : int
-        Width of the hidden layers.
-    epochs : int
-        Passes over the rows.
-    batch : int
-        Rows in a step.
-    learning_rate : float
-        Of AdamW; it falls to 0 along a cosine.
-    strength : float
-        Of weight decay, or of the isometry penalty.
-    seed : int
-        Of the initial weights and of the order of rows.
-    device : str
-        As in `optimise`.
+    towards each other; here each is applied to the same autoencoder, with AdamW and a cosine schedule: "none"; "weight
+    decay" of `strength`; "spectral norm" (each layer of the decoder divided by its largest singular value, Miyato et
+    al. 2018); "residual" (blocks x + a f(x) with a starting at 0, ReZero, Bachlechner et al. 2020); or "isometry
+    penalty" (`strength` times (|J v|^2 - 1)^2 for random unit v, after Gropp, Atzmon and Lipman 2020).
     """
     torch = require("torch", "training", "torch")
     check_choice("kind", kind, KINDS)
@@ -271,36 +249,13 @@ def train_masked_autoencoder(
     isometry: float = 0.1,
     seed: int = 0,
     device: str = "cpu",
-    progress: Callable[[int, float], None] | None = None,
 ) -> MaskedAutoencoder:
     """Train an autoencoder to reconstruct all patches of images from some of them, with new images at every step.
 
-    The loss is the squared error over all patches plus `isometry` times (|J v|^2 - 1)^2 for random unit v (after Gropp,
-    Atzmon and Lipman 2020), which keeps the decoder close to an isometry: Theorem 1 of Nelson et al. promises a code up
-    to a rigid motion only for a decoder that is nearly one.
-
-    Parameters
-    ----------
-    draw : callable
-        draw(n, rng) returns images (n, patches, pixels) and a mask of visible patches (n, patches).
-    latent : int
-        Dimensions of a code.
-    hidden : int
-        Width of the hidden layers: two in the encoder, one in the decoder.
-    steps : int
-        Number of steps.
-    batch : int
-        Images in a step.
-    learning_rate : float
-        Of Adam; it grows over the first tenth of the steps and then falls to 0 along a cosine.
-    isometry : float
-        Weight of the penalty.
-    seed : int
-        Of the initial weights and of all images.
-    device : str
-        As in `optimise`.
-    progress : callable, optional
-        Called as progress(step, loss) every 50 steps.
+    draw(n, rng) returns images (n, patches, pixels) and a mask of visible patches (n, patches). The encoder has two
+    hidden layers, the decoder one. The loss is the squared error over all patches plus `isometry` times (|J v|^2 - 1)^2
+    for random unit v (after Gropp, Atzmon and Lipman 2020), which keeps the decoder close to an isometry: Theorem 1 of
+    Nelson et al. promises a code up to a rigid motion only for a decoder that is nearly one.
     """
     torch = require("torch", "training", "torch")
     from torch.nn import Linear, Sequential, SiLU
@@ -326,11 +281,7 @@ def train_masked_autoencoder(
         speed = ((ahead - behind) / (2 * STEP)).square().sum(1)
         return (out - targets).square().sum(1).mean() + isometry * (speed - 1).square().mean()
 
-    def report(step: int, steps: int, loss: float) -> None:
-        if progress is not None and step % 50 == 0:
-            progress(step, loss)
-
     how = _LinearWarmup(steps=steps, batch=batch, learning_rate=learning_rate, check_every=50, seed=seed)
     with one_thread():
-        optimise(_with_loss(encoder, decoder, loss), draw_batch, how, device=device, progress=report)
+        optimise(_with_loss(encoder, decoder, loss), draw_batch, how, device=device)
     return MaskedAutoencoder(encoder, decoder, training_device(device), np.float64)

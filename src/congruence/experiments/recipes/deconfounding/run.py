@@ -12,11 +12,7 @@ from typing import Any
 
 from congruence.experiments.data.screen import SHARE, simulate_screen
 from congruence.experiments.recipes.deconfounding import claims
-from congruence.experiments.recipes.deconfounding.screen import (
-    PrefixedParts,
-    ScreenScores,
-    score_screen,
-)
+from congruence.experiments.recipes.deconfounding.screen import PrefixedParts, ScreenScores, score_screen
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.parts import Parts

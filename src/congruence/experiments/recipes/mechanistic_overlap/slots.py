@@ -294,14 +294,8 @@ def first_weights(seed: int, outputs: int, padded: int, hidden: int, latent: int
 def find_rotation(columns: Any, slots: int, how: RotationSearch, seed: int) -> Any:
     """The rotation R (members, d, d) for which latents z R have the lowest contrast that was found.
 
-    Parameters
-    ----------
-    columns : (members, n, d, m) tensor
-        The transposed Jacobian of each member's decoder at n points, by whitened latents.
-    slots : int
-        Number of slots, of the same width, one after the other.
-    seed : int
-        Of the random starts, which are the same for all members.
+    `columns` (members, n, d, m) are the transposed Jacobian of each member's decoder at n points, by whitened latents,
+    in slots of the same width. The random starts are the same for all members.
     """
     import torch
 

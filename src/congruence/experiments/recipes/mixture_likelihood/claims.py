@@ -117,8 +117,7 @@ def judge(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Finding, ...
         ),
         TRUE_PRIOR.judge(share_of([one.search_status for one in right]), evidence=_search_text(right)),
         BENT_SURFACE.judge(
-            float(bent),
-            evidence=f"{bent} of {len(cases)} models have a slice with more than one local minimum.",
+            float(bent), evidence=f"{bent} of {len(cases)} models have a slice with more than one local minimum."
         ),
         REMARK.judge(
             abs(remark.excess),

@@ -149,10 +149,7 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
         paper=claims.PAPER,
         findings=claims.judge(cases, remark),
         tables=claims.make_tables(cases, remark),
-        figures=(
-            claims.draw_slices(from_numbers(tuple[ShownSlice, ...], ours["shown"])),
-            claims.draw_remark(remark),
-        ),
+        figures=(claims.draw_slices(from_numbers(tuple[ShownSlice, ...], ours["shown"])), claims.draw_remark(remark)),
         notes=claims.NOTES,
         terms=claims.TERMS,
     )
