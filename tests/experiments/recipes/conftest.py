@@ -52,12 +52,12 @@ def toy(monkeypatch):
             paper={"mean": 0.5},
             tables=(number_table("Means", ("what", "paper", "ours"), rows, "In 1."),),
             figures=(RecipeFigure("line", "A line.", drawing),),
-            notes=("The curve is ours.",),
-            terms=(("mean", "the sum over the count"),),
+            words={"curve": "The curve"},
         )
 
     method.compute, method.present = compute, present
     monkeypatch.setitem(sys.modules, "toy_recipe", method)
-    recipe = Recipe("toy", "Is it so?", "A toy.", "Nobody 2026", "toy_recipe")
+    notes, terms = ("{curve} is ours.",), (("mean", "the sum over the count"),)
+    recipe = Recipe("toy", "Is it so?", "A toy.", "Nobody 2026", "toy_recipe", notes, terms)
     monkeypatch.setattr(recipes, "RECIPES", (*recipes.RECIPES, recipe))
     return method

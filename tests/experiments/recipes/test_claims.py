@@ -15,10 +15,11 @@ from congruence.experiments.recipes.claims import (
     not_judged,
     over_pairs,
     over_seeds,
+    read_claims,
     share_of,
 )
 
-DECLARED = {recipe.name: getattr(recipe.method(), "CLAIMS", ()) for recipe in RECIPES}
+DECLARED = {recipe.name: tuple(read_claims(recipe.name).values()) for recipe in RECIPES}
 RULES = [(name, claim, rule) for name, claims in DECLARED.items() for claim in claims for rule in claim.rules]
 
 

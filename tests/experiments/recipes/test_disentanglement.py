@@ -209,9 +209,9 @@ def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatc
     assert {what for what, _, _ in told} >= {"sprites: trainings", "sprites: scores"}
     assert set(done.ours["sprites"]["rows"]) == {
         "AE", "β-VAE", "β-TCVAE", "BioAE", "AE + ICA", "AE + ICA, not centred", "AE + ICA, whitened",
-        "VQ-VAE", "VQ-VAE with weight decay", "QLAE", "AE + ICA, ten values",
+        "VQ-VAE", "VQ-VAE with weight decay", "QLAE", "QLAE, not rounded", "AE + ICA, ten values",
     }  # fmt: skip
-    assert len(result["findings"]) == 6
+    assert len(result["findings"]) == 7
     assert verify(tmp_path / "a") == []
     assert len(result["numbers"]["figures"]) == 4
     assert sum((tmp_path / "a" / one["file"]).stat().st_size for one in result["numbers"]["figures"]) < 300_000

@@ -171,7 +171,7 @@ def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, mo
     assert said[0].endswith("2 of 2 slots, 2 of 2 slots without rotations")
     told = json.loads((tmp_path / "a" / "result.json").read_text())
     assert np.shape(done.ours["slots2"]["sis"]) == (2, 1, 1, 1)
-    assert told["numbers"]["paper"]["values of the figure"] is None
+    assert "only point that satisfies Type D" in told["numbers"]["paper"]["disjoint"]
     for name in ("sis-by-overlap", "loss-and-sis", "densities"):
         assert (tmp_path / "a" / f"{name}.svg").is_file()
     assert {path.stem for path in (tmp_path / "a" / "parts").glob("*.safetensors")} == set(done.ours)

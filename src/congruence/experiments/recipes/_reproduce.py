@@ -114,16 +114,17 @@ def present(kept: Mapping[str, Any], drawn: tuple[RecipeFigure, ...]) -> RecipeR
     settings, ours, recipe = kept["settings"], kept["ours"], find_recipe(kept["settings"]["recipe"])
     method, smoke = recipe.method(), settings["scale"] == "smoke"
     made = method.present(ours, settings)
+    notes = [note.format(**{**settings, **made.words}) for note in recipe.notes]
     return RecipeResult(
         recipe=recipe,
         headlines=(SMOKE,) if smoke else made.headlines,
         findings=tuple(map(not_judged, made.findings)) if smoke else made.findings,
-        paper=made.paper,
+        paper={**recipe.paper, **made.paper},
         ours=ours,
         tables=made.tables,
         figures=(*made.figures, *drawn),
-        notes=(*made.notes, *_provenance(kept, method)),
-        terms=made.terms,
+        notes=(*notes, *made.notes, *_provenance(kept, method)),
+        terms=recipe.terms,
         settings=settings,
     )
 

@@ -1,11 +1,17 @@
-"""`Claim`: a statement, its source, and the rule that decides it, declared before the numbers are known."""
+"""`Claim`: a statement, its source, and the rule that decides it, declared before the numbers are known.
+
+The claims of a recipe are data: `texts/NAME.toml` has them, and what else the recipe says that no number decides.
+"""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,9 +20,7 @@ from congruence.formatting import number
 from congruence.result import Finding, Status, combine
 from congruence.stats.intervals import t_interval
 
-NELSON, MATTHES, KIVVA = "Nelson et al. 2026", "Matthes et al. 2026", "Kivva et al. 2022"
-OURS = "our question"
-ANY_CHANGE = "no margin: the sign decides"
+TEXTS = Path(__file__).with_name("texts")
 SMOKE = "Not judged: the smoke scale only checks that the code runs."
 
 
@@ -148,6 +152,18 @@ class Claim:
             margin=self.margin,
             post_hoc=self.post_hoc,
         )
+
+
+@cache
+def read_text(name: str) -> dict[str, Any]:
+    """The question, sentence and source of a recipe, its notes, terms and claims, and what the paper says in words."""
+    return tomllib.loads((TEXTS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def read_claims(name: str) -> dict[str, Claim]:
+    """The claims of a recipe by name; some names have placeholders, see `Claim.about`."""
+    claims = [one | {"rules": tuple(Rule(**rule) for rule in one["rules"])} for one in read_text(name)["claims"]]
+    return {one["name"]: Claim(**one) for one in claims}
 
 
 def not_judged(finding: Finding, reason: str = SMOKE) -> Finding:

@@ -17,7 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.document import Cell, Table, share
-from congruence.experiments.recipes.claims import OURS, Claim, Estimate, Rule
+from congruence.experiments.recipes.claims import Claim, Estimate, read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, from_numbers, number_table
 from congruence.features import match_features
@@ -59,47 +59,8 @@ NOISE = 0.05  # standard deviation of each dimension, where a code of 1 has leng
 PENALTY = 0.1  # of the L1 autoencoder; not tuned
 WORDS = {"topk": "TopK autoencoders", "l1": "L1 autoencoders", "ica": "ICA"}
 INTERVALS = "Over trainings; below, the 95 % interval for other trainings (jackknife)."
-IS_TRUE, RETURNS, LANGUAGE = CLAIMS = tuple(
-    Claim(
-        f"{{method}}-{name}",
-        statement,
-        OURS,
-        (Rule(f"share of {share}, in the setting with the lowest, over trainings", low=0.9),),
-        "nine tenths count as most; set before the runs",
-    )
-    for name, statement, share in (
-        ("is-true", "Most features of {words} that come back are true.", "true features among those that come back"),
-        ("returns", "Most true features of {words} come back.", "features that come back among true ones"),
-        ("language", "Most features of {words} on a language model come back.", "features that come back"),
-    )
-)
+CLAIMS = read_claims("dictionary-stability")
 MARKS = {"topk": (HELD_OUT, "o"), "l1": (LINEAR, "s"), "ica": (HEAT, "^")}
-PAPER = {
-    "statistical": "a representation is identifiable if every training gives it again, up to the stated ambiguity",
-    "structural": "that it is given again does not make it the true one (appendix A.1)",
-}
-NOTES = (
-    "All trainings of a setting use the same rows. They differ in initial weights and the order of batches, for ICA in "
-    "the start alone. What other rows would change is not measured.",
-    "The experiment is ours: it asks the question of appendix A.1 of Nelson et al. 2026 of sparse dictionaries. Codes "
-    "of true features are exponential, active independently of each other; real features are neither.",
-    "A feature comes back if it has a partner in another training by a one-to-one matching, with a cosine of at least "
-    "0.7 and above chance (`match_features` with its default settings). It is true if its nearest true feature is that "
-    "close; several copies of one true feature all count.",
-    f"The penalty of L1 ({PENALTY:g}) and the learning rate were not tuned; a claim that fails here may hold with "
-    "others. ICA cannot find more features than dimensions.",
-    "The language model is that of `model-pairs`: next tokens of the Python standard library. Rows are the outputs of "
-    "its middle block at single tokens of held-out files. Its true features are not known, so that only the share that "
-    "comes back is measured.",
-)
-TERMS = (
-    ("come back", "share of the features of one training that are found in another, averaged over pairs of trainings."),
-    ("true", "share of the features of a training that are true ones."),
-    ("truth, active, width", "number of true features, of those that are active in a row, and of trained features."),
-    ("found", "share of the true features that a training finds."),
-    ("true if back", "share of true features among those that come back in another training."),
-    ("back if true", "share of the features that come back among those that are true."),
-)
 
 
 @dataclass(frozen=True)
@@ -150,7 +111,7 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     measured = from_numbers(tuple[Shares, ...], ours["shares"])
     known, language = ([one for one in measured if (one.true is not None) is kind] for kind in (True, False))
     tables = (make_table(known), make_language_table(language))
-    return Presentation(headline(known, language), judge(measured), PAPER, tables, (draw_shares(known),), NOTES, TERMS)
+    return Presentation(headline(known, language), judge(measured), tables, (draw_shares(known),))
 
 
 def list_settings(parameters: Mapping[str, Any]) -> Iterator[Setting]:
@@ -301,10 +262,11 @@ def judge(measured: Sequence[Shares]) -> tuple[Finding, ...]:
     """Is what comes back true, and does what is true come back? What comes back of a language model?"""
     findings = []
     for method in METHODS:
-        for claim, what in ((IS_TRUE, "true_of_back"), (RETURNS, "back_of_true"), (LANGUAGE, "comes_back")):
+        for name, what in (("is-true", "true_of_back"), ("returns", "back_of_true"), ("language", "comes_back")):
             some = [one for one in measured if one.setting.method == method]
-            of_claim = [one for one in some if (one.setting.true == 0) is (claim is LANGUAGE)]
-            findings.append(_judge(claim.about(method=method, words=WORDS[method]), of_claim, what))
+            of_claim = [one for one in some if (one.setting.true == 0) is (name == "language")]
+            claim = CLAIMS[f"{{method}}-{name}"].about(method=method, words=WORDS[method])
+            findings.append(_judge(claim, of_claim, what))
     return tuple(findings)
 
 

@@ -17,7 +17,7 @@ from congruence.arrays import Array
 from congruence.document import Table, share
 from congruence.experiments.data.digits import digits
 from congruence.experiments.recipes._isometry import PairError, measure_nearness, relate_errors
-from congruence.experiments.recipes.claims import ANY_CHANGE, NELSON, Claim, Rule, difference
+from congruence.experiments.recipes.claims import difference, read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
     Presentation,
@@ -46,22 +46,7 @@ WORDS = {"none": "no regulariser", "weight decay": "weight decay", "spectral nor
 WORDS |= {"residual": "residual layers (ReZero)", "isometry penalty": "an isometry penalty"}
 MARKS = {"none": (INK, "o"), "weight decay": (SOURCE, "D"), "spectral norm": (HEAT, "s")}
 MARKS |= {"residual": (LINEAR, "v"), "isometry penalty": (HELD_OUT, "^")}
-CLOSER = Claim(
-    "{kind}-is-nearer-to-isometry",
-    "With {words}, the decoder is closer to an isometry.",
-    f"{NELSON}, appendix A.4",
-    (Rule("mean condition number without a regulariser minus that with it, over runs", low=0.0),),
-    ANY_CHANGE,
-    post_hoc=True,
-)
-GROWS = Claim(
-    "error-grows-with-condition",
-    "The closer decoders are to isometries, the more similar are two trainings.",
-    f"{NELSON}, Theorem 1",
-    (Rule("rank correlation of condition number and error over pairs", low=0.0),),
-    ANY_CHANGE,
-)
-CLAIMS = (CLOSER, GROWS)
+CLAIMS = read_claims("isometry-regularisers")
 PAPER = {
     "weight decay": "shown theoretically and empirically to optimise for dynamical isometry",
     "spectral norm": "optimises for it directly",
@@ -69,29 +54,6 @@ PAPER = {
     "isometry penalty": None,
     "numbers": None,
 }
-NOTES = (
-    "The paper lists regularisers with references and runs no experiment on them. The autoencoder (three layers each "
-    "way, six codes, SiLU), the strengths (weight decay "
-    f"{STRENGTHS['weight decay']:g} in AdamW, penalty {STRENGTHS['isometry penalty']:g}) and the sizes are ours, and "
-    "strengths were not tuned: a claim that fails here may hold with others. The isometry penalty is not on the "
-    "paper's list; it penalises the distance to an isometry directly.",
-    "The distance of a decoder to an isometry is measured by the condition number of its Jacobian at a code, as the "
-    "median over images not used for training: one scale for all lengths does not count. Codes are therefore compared "
-    "up to a rigid motion and one scale.",
-    f"Runs that leave more than {percent(TRAINED)} of the variance unexplained are not judged; this limit was set "
-    "after first trials.",
-)
-TERMS = (
-    (
-        "condition number",
-        "the largest stretch of short lengths by a decoder near a code, over the smallest; 1 is an isometry.",
-    ),
-    (
-        "error",
-        "between codes of two trainings after the best rotation and scale, held out, as a share of the diameter.",
-    ),
-    ("unexplained", "the squared error of the images divided by their variance."),
-)
 
 
 @dataclass(frozen=True)
@@ -131,7 +93,7 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     """Judge every regulariser."""
     kinds = from_numbers(Mapping[str, RegulariserRuns], ours["kinds"])
     findings = judge(kinds, settings["seed"])
-    return Presentation(headline(kinds), findings, PAPER, (make_table(kinds),), (draw_errors(kinds),), NOTES, TERMS)
+    return Presentation(headline(kinds), findings, (make_table(kinds),), (draw_errors(kinds),), PAPER)
 
 
 def _train_kind(job: RecipeJob, place: int, train: Array, test: Array) -> RegulariserRuns:
@@ -177,7 +139,9 @@ def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[Finding, ...
     """
     plain, trained = kinds["none"], [runs for runs in kinds.values() if runs.trained]
     findings = [
-        CLOSER.about(kind=kind.replace(" ", "-"), words=WORDS[kind]).judge(
+        CLAIMS["{kind}-is-nearer-to-isometry"]
+        .about(kind=kind.replace(" ", "-"), words=WORDS[kind])
+        .judge(
             difference(plain.condition, runs.condition),
             null=0.0,
             unless="" if runs.trained and plain.trained else "Not judged: some runs do not reconstruct.",
@@ -194,7 +158,7 @@ def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[Finding, ...
         seed,
     )
     errors = ", ".join(f"{kind} {percent(_mean(runs.errors))}" for kind, runs in kinds.items())
-    finding = GROWS.judge(
+    finding = CLAIMS["error-grows-with-condition"].judge(
         relation.rank,
         null=0.0,
         unless="" if len(trained) > 2 else "Not judged: fewer than three kinds reconstruct.",

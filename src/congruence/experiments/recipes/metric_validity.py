@@ -15,8 +15,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing
 from congruence.document import Cell, Column, Table
-from congruence.experiments.recipes.claims import OURS as OUR_QUESTION
-from congruence.experiments.recipes.claims import Claim, Rule
+from congruence.experiments.recipes.claims import read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
     Presentation,
@@ -49,59 +48,7 @@ OF_CONTENT = {"infoe", "explicitness", "dci_informativeness", "mcc_weak", "r2_li
 OF_CONTENT |= {"structural_rigid", "structural_similarity", "structural_linear"}
 OURS = {"own_codes": "Own codes", "infom_corrected": "InfoM, corrected", "infoc_corrected": "InfoC, corrected"}
 
-FOLLOW, ERR, MISLEAD = CLAIMS = (
-    Claim(
-        "own-codes-follow-the-truth",
-        "The share of factors with a code of their own separates right from wrong encoders in every cell.",
-        OUR_QUESTION,
-        (Rule("cells in which it errs", high=0.0),),
-        "none may err",
-        post_hoc=True,
-    ),
-    Claim(
-        "published-scores-err",
-        "Every published score of single codes takes a right encoder for a wrong one, or the reverse, somewhere.",
-        "after Joshi et al. 2026",
-        (Rule("published scores of single codes that err in no cell", high=0.0),),
-        "all must err somewhere; two encoders were added after a first run",
-        post_hoc=True,
-    ),
-    Claim(
-        "correlated-factors-mislead",
-        "Some scores err for correlated factors more often than for independent ones.",
-        "after Joshi et al. 2026",
-        (Rule("published scores that err more often for correlated factors", low=1.0),),
-        "one suffices",
-        post_hoc=True,
-    ),
-)
-PAPER = {
-    "validity": "MCC, R² and DCI are valid only under conditions on the generator of the data and on the encoder "
-    "(Joshi et al. 2026)"
-}
-NOTES = (
-    "The grid is ours: Joshi et al. state conditions of validity in theory; here every metric is run on generators and "
-    "encoders for which the truth is known.",
-    "A score is rescaled so that the factors themselves, independent, are 1, and for nearness unrelated codes are 0. "
-    f"It errs if a right encoder has less than {RIGHT} or a wrong one more. Scores that ask whether the codes contain "
-    "the factors (InfoE, explicitness, R², DCI informativeness, the weak MCC, nearness up to a rotation or more) are "
-    "right about rotations if they are high.",
-    "The encoders noisy and half missing were added after a first run with the other eight, in which four scores erred "
-    "nowhere: DCI disentanglement, DCI informativeness, explicitness and the nonlinear R². That every score errs "
-    "somewhere therefore says that a counterexample was found for each, not how often one is met.",
-    "Noise lowers scores that measure how exactly codes equal factors (nearness, MIG). It counts as an error here, "
-    "because the codes are still those of single factors.",
-    "Metrics that use no factors are left out: they do not ask whether codes are factors.",
-)
-TERMS = (
-    (
-        "right encoder",
-        "its codes are the factors up to order, scale, increasing functions (monotone), copies, additional codes of "
-        f"noise, or noise of standard deviation {NOISE} (noisy).",
-    ),
-    ("wrong encoder", "its codes are the factors rotated by 20 or 45 degrees in pairs, half of the factors, or noise."),
-    ("too low, too high", "a right encoder scored as wrong, and a wrong one as right."),
-)
+CLAIMS = read_claims("metric-validity")
 Generator = np.random.Generator
 
 
@@ -223,7 +170,7 @@ def compute(job: RecipeJob) -> dict[str, Any]:
 def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
     """Say where each metric errs."""
     grid = from_numbers(Grid, ours)
-    return Presentation(headline(grid), judge(grid), PAPER, make_tables(grid), (draw_grid(grid),), NOTES, TERMS)
+    return Presentation(headline(grid), judge(grid), make_tables(grid), (draw_grid(grid),))
 
 
 def name_of(score: str) -> str:
@@ -248,13 +195,15 @@ def judge(grid: Grid) -> tuple[Finding, ...]:
     ]
     cells = len(GENERATORS) * len(ENCODERS)
     return (
-        FOLLOW.judge(float(wrong_own), evidence=f"It errs in {wrong_own} of {cells} cells."),
-        ERR.judge(
+        CLAIMS["own-codes-follow-the-truth"].judge(
+            float(wrong_own), evidence=f"It errs in {wrong_own} of {cells} cells."
+        ),
+        CLAIMS["published-scores-err"].judge(
             float(len(always)) if axes else math.nan,
             evidence=f"{len(axes) - len(always)} of {len(axes)} such scores err in some cell."
             + (f" In no cell: {listing(always, 12)}." if always else ""),
         ),
-        MISLEAD.judge(
+        CLAIMS["correlated-factors-mislead"].judge(
             float(len(moved)) if published else math.nan,
             evidence=f"{len(moved)} scores do: {listing(moved, 20)}." if moved else "None does.",
         ),

@@ -21,7 +21,7 @@ from congruence.experiments.recipes._mixture_trainings import (
     spread_cell,
     spread_of,
 )
-from congruence.experiments.recipes.claims import ANY_CHANGE, KIVVA, OURS, Claim, Estimate, Rule
+from congruence.experiments.recipes.claims import Estimate, read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
 from congruence.formatting import UNDEFINED, number
@@ -54,76 +54,13 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 ACTIVATIONS = {"relu": "ReLU", "leaky_relu": "LeakyReLU"}
 PRINTED = {"relu": {"strong": 0.70, "weak": 0.91}, "leaky_relu": {"strong": 0.69, "weak": 0.94}}
-NEAR = 0.05  # an MCC within this of the printed one is near it
 MCC = ("strong", "weak", "weak_held_out")
 OLD_SCHEDULE = (
     "Not compared with the printed numbers: these trainings did not follow the schedule published for MFCVAE, two "
     "progressive steps of 201 epochs each, without pretraining."
 )
-_SECTION = f"{KIVVA}, section 4, real data"
-WEAK_EXCEEDS, AS_PRINTED, LEAKY, FACETS = CLAIMS = (
-    Claim(
-        "weak-mcc-exceeds-strong",
-        "Codes of two trainings are more similar up to a linear map than without one.",
-        _SECTION,
-        tuple(
-            Rule(f"weak MCC held out minus strong MCC with {one}, over trainings", low=0.0)
-            for one in ACTIVATIONS.values()
-        ),
-        ANY_CHANGE,
-    ),
-    Claim(
-        "mcc-as-printed",
-        "Strong and weak MCC are 0.70 and 0.91 with ReLU, 0.69 and 0.94 with LeakyReLU.",
-        _SECTION,
-        tuple(
-            Rule(f"{which} MCC with {ACTIVATIONS[name]}, over trainings", printed - NEAR, printed + NEAR)
-            for name, both in PRINTED.items()
-            for which, printed in both.items()
-        ),
-        "within 0.05 of the printed number; only trainings by the published schedule are judged",
-        post_hoc=True,
-    ),
-    Claim(
-        "leaky-relu-is-as-stable",
-        "Up to a linear map LeakyReLU, whose layers can be injective, is at least as stable as ReLU.",
-        _SECTION,
-        (Rule("weak MCC held out with LeakyReLU minus that with ReLU, over trainings", low=0.0),),
-        ANY_CHANGE,
-    ),
-    Claim(
-        "facets-with-more-components-are-more-stable",
-        "The facet whose codes separate more components is the more stable one.",
-        OURS,
-        tuple(
-            Rule(f"weak MCC held out of the facet with more components minus that with fewer, with {one}", low=0.0)
-            for one in ACTIVATIONS.values()
-        ),
-        ANY_CHANGE,
-        post_hoc=True,
-    ),
-)
+CLAIMS = read_claims("mixture-mnist")
 PAPER = {"runs": 10, "MCC": PRINTED, "distance": "not computed: infeasible"}
-NOTES = (
-    "The paper states only the model and the number of trainings: latents, widths, steps, and which MCC is computed on "
-    "which rows are ours. Two facets of five latents and 25 clusters each, a ladder, batches of 512 and a learning "
-    "rate of 0.0005 are what the authors of MFCVAE published for MNIST. The published schedule has two progressive "
-    "steps of 201 epochs each; the shallow facet is faded in over 15,000 batches from the second on, and nothing is "
-    "pretrained. Mixtures start from one fitted to standardised codes, theirs with a variance of 0.01.",
-    "MCC is computed on codes of test images, strong without a map and weak after CCA. In sample, as in the paper; the "
-    "weak one also held out, fitted on half of the test images.",
-    "As in the paper, the affine distance of the priors is not computed: 625 components have too many matchings.",
-    "Collapsed latents are noise, and count in the strong MCC; the table shows how many are active.",
-    "The comparison of single facets was added after the first result at the paper's scale, to find the cause of its "
-    "low MCC.",
-)
-TERMS = (
-    ("strong MCC", "the mean |correlation| of latents of two trainings, matched one to one; 1 is best."),
-    ("weak MCC", "the same for canonical variates: how near codes are up to a linear map; 1 is best."),
-    ("facet", "a part of the latents with a mixture of its own."),
-    ("active latents", "latents with information about the image."),
-    ("states", "how many components of a facet the codes separate."),
-)
 
 
 def plan(parameters: Mapping[str, Any], device: str, parts: Any) -> str:
@@ -158,9 +95,9 @@ def compute(job: RecipeJob) -> dict[str, Any]:
 
 def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
     """Judge the claims."""
-    notes = NOTES + (() if "epochs" in settings else (OLD_SCHEDULE,))
-    findings = judge(ours, published="epochs" in settings)
-    return Presentation(headline(ours), findings, PAPER, make_tables(ours), (draw_mcc(ours),), notes, TERMS)
+    published = "epochs" in settings
+    findings, notes = judge(ours, published=published), () if published else (OLD_SCHEDULE,)
+    return Presentation(headline(ours), findings, make_tables(ours), (draw_mcc(ours),), PAPER, notes=notes)
 
 
 def load_images(job: RecipeJob) -> tuple[Array, Array]:
@@ -210,16 +147,16 @@ def judge(ours: Mapping[str, Any], *, published: bool) -> tuple[Finding, ...]:
     half = math.hypot(leaky.high - leaky.value, relu.high - relu.value)
     gap = leaky.value - relu.value
     return (
-        WEAK_EXCEEDS.judge(*gaps, null=0.0, evidence=f"{numbers}."),
-        AS_PRINTED.judge(
+        CLAIMS["weak-mcc-exceeds-strong"].judge(*gaps, null=0.0, evidence=f"{numbers}."),
+        CLAIMS["mcc-as-printed"].judge(
             *(mcc[name][which] for name in ACTIVATIONS for which in ("strong", "weak")),
             unless="" if published else OLD_SCHEDULE,
             evidence=f"{numbers}.",
         ),
-        LEAKY.judge(
+        CLAIMS["leaky-relu-is-as-stable"].judge(
             Estimate(gap, gap - half, gap + half), null=0.0, evidence=f"Weak MCC held out {leaky} against {relu}."
         ),
-        FACETS.judge(
+        CLAIMS["facets-with-more-components-are-more-stable"].judge(
             *(_facet_gap(one) for one in ours.values()),
             null=0.0,
             evidence="; ".join(f"{ACTIVATIONS[name]}: {_describe_facets(one)}" for name, one in ours.items())

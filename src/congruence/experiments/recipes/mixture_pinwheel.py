@@ -20,7 +20,7 @@ from congruence.experiments.recipes._mixture_trainings import (
     spread_cell,
     spread_of,
 )
-from congruence.experiments.recipes.claims import ANY_CHANGE, KIVVA, Claim, Rule
+from congruence.experiments.recipes.claims import read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
 from congruence.formatting import number
@@ -47,61 +47,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 NAMES = {"vade": "VaDE, J = 3", "mixvae": "VAE, J = 1", "ivae": "iVAE, given the arm"}
 AFFINE = 0.95  # a weak MCC from here on is 1.0 as the paper writes it
-CLOSE = 0.25  # of the size of both priors
-_SECTION = f"{KIVVA}, section 4, simulated data"
-UP_TO_A_MAP, WITHOUT_A_MAP, PRIORS = CLAIMS = (
-    Claim(
-        "latents-agree-up-to-affine-maps",
-        "The latent space is recovered up to affine maps: codes of two trainings are linear images of each other.",
-        _SECTION,
-        (Rule("weak MCC held out, over trainings", low=AFFINE),),
-        "0.95 is 1.0 as the paper writes it",
-    ),
-    Claim(
-        "latents-differ-without-a-map",
-        "Without a map, codes agree less.",
-        _SECTION,
-        (Rule("weak MCC held out minus strong MCC, over trainings", low=0.0),),
-        ANY_CHANGE,
-    ),
-    Claim(
-        "priors-agree-up-to-affine-maps",
-        "Priors of two trainings are close to each other up to an affine map.",
-        f"{_SECTION}, figure 2",
-        (Rule("affine distance relative to the size of both priors, over trainings", high=CLOSE),),
-        "a quarter of the size counts as close; the units of the paper's 0.113 ± 0.065 are not known",
-        post_hoc=True,
-    ),
-)
-PAPER = {
-    "runs": 5,
-    "pairs": 20,
-    "distance": {"mean": 0.113, "deviation": 0.065},
-    "weak MCC, as printed": 0.87,
-    "strong MCC, as printed": 1.0,
-}
-NOTES = (
-    "The paper prints a weak MCC of 0.87 and a strong one of 1.0 for the pinwheel, and a strong one of 0.70 below a "
-    "weak one of 0.91 for MNIST. In ICE-BeeM, to which it refers, the strong MCC compares the latents without a map "
-    "and the weak one after a linear map (CCA); the sentence that follows, recovery up to affine maps, fits a weak "
-    "MCC of 1.0. So the labels seem to be swapped here, which is likely but not proven; the table states both. A "
-    "strong MCC above the weak one is possible, but rare.",
-    "Appendix J, with the definition of the distance and the settings of VaDE, was not in the text we had. The "
-    "distance is ours: the smallest L2 distance between one prior, mapped by an affine map, and the other; the value "
-    "found is an upper bound. It is a distance of densities, so it depends on the scale of the latents, which no "
-    "likelihood determines: compare the relative one.",
-    "Widths, steps, noise and the pinwheel itself (Johnson et al. 2016, at a tenth of their scale) are ours, and "
-    "latents have two dimensions. The curved arms are not an affine image of a Gaussian mixture: the decoder must be "
-    "nonlinear.",
-    "The VAE with one Gaussian and the iVAE, which is given the arm of every row, are shown for comparison.",
-)
-TERMS = (
-    ("strong MCC", "the mean |correlation| of latents of two trainings, matched one to one. In sample; 1 is best."),
-    ("weak MCC", "the same for canonical variates: how near codes are up to a linear map. 1 is best."),
-    ("affine distance", "the L2 distance of two priors after the best affine map that was found; 0 is best."),
-    ("ordered pairs", "each pair both ways: the distance is taken in the frame of the target."),
-    ("states", "how many components the codes separate; 1 means that the mixture has collapsed."),
-)
+CLAIMS = read_claims("mixture-pinwheel")
 SHOWN = 5  # trainings
 POINTS = 400  # rows of each
 
@@ -133,7 +79,7 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     kinds, vade = {kind: ours[kind] for kind in NAMES if kind in ours}, ours["vade"]
     shown = (draw_spaces(ours["shown"]),) if "shown" in ours else ()
     figures = (draw_distances(vade), *shown)
-    return Presentation(headline(vade), judge(vade), PAPER, make_tables(kinds), figures, NOTES, TERMS)
+    return Presentation(headline(vade), judge(vade), make_tables(kinds), figures)
 
 
 def _shown_codes(agreement: SpaceAgreement, labels: Array) -> dict[str, Any]:
@@ -182,18 +128,18 @@ def judge(vade: Mapping[str, Any]) -> tuple[Finding, ...]:
     strong, weak, held = (spread_of(pair_values(vade, name)) for name in ("strong", "weak", "weak_held_out"))
     relative = over_trainings(vade, lambda pair: pair["relative"])
     return (
-        UP_TO_A_MAP.judge(
+        CLAIMS["latents-agree-up-to-affine-maps"].judge(
             over_trainings(vade, lambda pair: pair["mcc"]["weak_held_out"]),
             evidence=f"Weak MCC {weak} over {weak.pairs} ordered pairs, {held} held out; the paper has 1.0, called "
             "strong.",
         ),
-        WITHOUT_A_MAP.judge(
+        CLAIMS["latents-differ-without-a-map"].judge(
             over_trainings(vade, lambda pair: pair["mcc"]["weak_held_out"] - pair["mcc"]["strong"]),
             null=0.0,
             evidence=f"Strong MCC {strong}, from {number(min(pair_values(vade, 'strong')))} to "
             f"{number(max(pair_values(vade, 'strong')))}; the paper has 0.87, called weak.",
         ),
-        PRIORS.judge(
+        CLAIMS["priors-agree-up-to-affine-maps"].judge(
             relative,
             evidence=f"At most {relative} of the size of both distributions; in the units of our latents "
             f"{spread_of(distance)} over {len(distance)} pairs, without a map {number(float(np.mean(before)))}. The "

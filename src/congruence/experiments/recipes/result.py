@@ -80,15 +80,15 @@ class RecipeNumbers(TypedDict):
 
 @dataclass(frozen=True)
 class Presentation:
-    """What a recipe makes of its numbers; the same fields as in `RecipeResult`."""
+    """What a recipe makes of its numbers; notes, terms and words of the paper are those of the `Recipe`."""
 
     headlines: tuple[str, ...]
     findings: tuple[Finding, ...]
-    paper: Mapping[str, Any]
     tables: tuple[Table, ...]
     figures: tuple[RecipeFigure, ...]
-    notes: tuple[str, ...] = ()
-    terms: tuple[tuple[str, str], ...] = ()
+    paper: Mapping[str, Any] = field(default_factory=dict)  # numbers of the paper
+    words: Mapping[str, Any] = field(default_factory=dict)  # for the placeholders of notes that are no settings
+    notes: tuple[str, ...] = ()  # further ones
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,7 +20,7 @@ from congruence.experiments.data.sprite_decoders import (
     sprite_metric,
     sprite_metric_by_quadrature,
 )
-from congruence.experiments.recipes.claims import NELSON, Claim, Rule
+from congruence.experiments.recipes.claims import read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
     Presentation,
@@ -43,65 +43,10 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"sizes": SIZES, "sigmas": [0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002], "positions": 201},
     "full": {"sizes": SIZES, "sigmas": [0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002, 0.0001], "positions": 1001},
 }
-SAME = 1e-8  # numbers that differ by less, relative, are the same
 NEARLY = 0.01  # the limit of sharp edges counts as reached
 RANGES = ((0.1, 0.2), (0.1, 0.4), (0.2, 0.25))  # half-sides
 
-_EXACT = "rounding errors of quadrature"
-CLAIMS = (
-    Claim(
-        "moving-is-an-isometry",
-        "Moving a square of fixed size is a scaled isometry: the image changes at the same speed everywhere.",
-        f"{NELSON}, section 3.3.1",
-        (Rule("relative variation of the squared speed over positions", high=SAME),),
-        _EXACT,
-    ),
-    Claim(
-        "moving-and-growing-are-orthogonal",
-        "Moving and growing are orthogonal: the contributions of the left and right edge to their product cancel.",
-        f"{NELSON}, appendix A.6",
-        (Rule("|g_pr| / √(g_pp g_rr)", high=SAME),),
-        _EXACT,
-    ),
-    Claim(
-        "map-is-conformal",
-        "In the coordinates (p, √2 r) the map to images is conformal, as edges become sharp.",
-        f"{NELSON}, appendix A.6",
-        (
-            Rule("relative difference of the two stretches for the sharpest edges", high=NEARLY),
-            Rule("largest change of this difference from one smoothing to a sharper one", high=0.0),
-        ),
-        "1 % counts as the limit of sharp edges",
-    ),
-    Claim(
-        "map-is-bilipschitz",
-        "On a compact range of sizes the map is bi-Lipschitz, with a constant that depends on the range alone.",
-        f"{NELSON}, appendix A.6",
-        (Rule("relative distance of the constant of smoothed squares to (b/a)^¼, largest over ranges", high=NEARLY),),
-        "1 % counts as the limit of sharp edges",
-    ),
-)
-PAPER = {
-    "moving": "the norm of the derivative is constant when the size is fixed, so moving is a (scaled) isometry",
-    "speed": "2 r, by public notes on the paper; the formula was not in the text we had",
-    "moving and growing": "the map is conformal after a change of coordinates, and bi-Lipschitz on a compact support",
-    "constant": "depends on the range of sizes; the formula was not in the text we had",
-}
-NOTES = (
-    "The formulas of the paper were missing from the text we had. Public notes on the paper report that the derivative "
-    "has norm 2 r. We find 2 √r in units of √C: the squared norm is the length of the two moving edges, 4 r, so a root "
-    "or a square seems to be missing there. No other claim depends on it: at fixed size both are constant.",
-    "C = 1 / (2 s √π) is the contribution of the mollifier of standard deviation s; the paper divides by it, and so do "
-    "we. The frame has no borders, as in the paper as long as the square does not leave it.",
-    "Which of the two constants, before or after the best rescaling, the paper prints is not known to us; both are "
-    "given.",
-)
-TERMS = (
-    ("r, p, s", "half of the square's side, its position, and the standard deviation of the smoothing."),
-    ("g_pp, g_rr, g_pr", "the metric: squared lengths of the derivatives of the image by p and r, and their product."),
-    ("conformal", "lengths change with the position, but by the same factor in every direction."),
-    ("bi-Lipschitz constant", "short lengths are multiplied by something between 1 / Λ and Λ; 1 is an isometry."),
-)
+CLAIMS = read_claims("sprite-isometry")
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,9 +88,7 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     """Judge the claims of the paper."""
     squares = from_numbers(SquareMetrics, ours)
     findings = judge(squares)
-    return Presentation(
-        headline(squares, findings), findings, PAPER, make_tables(squares), (draw_squares(squares),), NOTES, TERMS
-    )
+    return Presentation(headline(squares, findings), findings, make_tables(squares), (draw_squares(squares),))
 
 
 def measure_squares(sizes: Sequence[float], sigmas: Sequence[float], positions: int, progress: Any) -> SquareMetrics:
@@ -171,7 +114,7 @@ def judge(squares: SquareMetrics) -> tuple[Finding, ...]:
     last = float(squares.anisotropy[-1])
     checks = [(sprite_constant(a, b), sprite_constant(a, b, float(squares.sigmas[-1]))) for a, b in RANGES]
     gap = max(abs(smooth.rescaled / exact.rescaled - 1) for exact, smooth in checks)
-    middle, (isometry, orthogonal, conformal, lipschitz) = checks[1][0], CLAIMS
+    middle, (isometry, orthogonal, conformal, lipschitz) = checks[1][0], CLAIMS.values()
     return (
         isometry.judge(
             squares.drift,

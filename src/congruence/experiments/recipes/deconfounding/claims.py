@@ -10,7 +10,7 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.document import Cell, Table
 from congruence.experiments.data.screen import GENES
-from congruence.experiments.recipes.claims import ANY_CHANGE, NELSON, Claim, Rule
+from congruence.experiments.recipes.claims import Claim, read_claims
 from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     Difference,
@@ -25,78 +25,8 @@ from congruence.result import Finding
 if TYPE_CHECKING:
     from congruence.experiments.recipes.deconfounding.run import DialExperiment
 
-RECOVERED = 0.9  # an axis that matches a factor by more recovers it
-_TABLE_3 = f"{NELSON}, section 4.4, Table 3"
-_THEORY = f"{NELSON}, Theorem 3 (our prediction from it)"
-_FOLDS = "over held-out plates"
 
-
-def _gain(name: str, statement: str, source: str, quantity: str, *more: str) -> Claim:
-    return Claim(
-        name, statement, source, tuple(Rule(f"{one} {_FOLDS}", low=0.0) for one in (quantity, *more)), ANY_CHANGE
-    )
-
-
-_STEPS = ("PCA − Base", "PCA + ICA − PCA")
-WHITENING = _gain(
-    "whitening-improves-auroc",
-    "Whitening alone often improves AUROC on unseen plates.",
-    _TABLE_3,
-    "gain in AUROC, PCA − Base,",
-)
-ICA_HELPS = _gain(
-    "ica-improves-auroc", "ICA improves it further, consistently.", _TABLE_3, "gain in AUROC, PCA + ICA − PCA,"
-)
-AXES_MATTER = _gain(
-    "axes-matter",
-    "The axes matter: a random rotation does not do as well.",
-    _TABLE_3,
-    "gain in AUROC, PCA + ICA − PCA + Rand,",
-)
-SPARSITY = _gain(
-    "sparsity-increases",
-    "Sparsity increases markedly with both whitening and ICA.",
-    _TABLE_3,
-    *(f"gain in sparsity, {step}," for step in _STEPS),
-)
-CONCENTRATION = _gain(
-    "concentration-increases-top-{share}",
-    "Concentration increases with whitening and with ICA, for the top {share} % of the axes.",
-    f"{NELSON}, Tables 4 and 7",
-    *(f"gain in concentration, {step}," for step in _STEPS),
-)
-RECOVERY = Claim(
-    "ica-recovers-biology",
-    "Near an isometry, independent components are the true biology factors, and less so away from it.",
-    _THEORY,
-    (
-        Rule("mean match over factors at the smallest dial", low=RECOVERED),
-        Rule("decrease of the match to the largest dial, over factors", low=0.0),
-    ),
-    "a |correlation| of 0.9 counts as recovery",
-    post_hoc=True,
-)
-GAIN = _gain(
-    "gain-needs-isometry",
-    "ICA gains near an isometry, and loses this gain as the mixing moves away from one.",
-    _THEORY,
-    *(
-        f"{what} {over}"
-        for over in ("the base", "a random rotation")
-        for what in ("gain over", "loss of the gain over")
-    ),
-)
-PLATES = Claim(
-    "ica-separates-plates",
-    "Near an isometry, ICA separates biology from plate effects; away from it plate effects leak in.",
-    _THEORY,
-    (
-        Rule("technical share of matched axes, Base − ICA at the smallest dial, over factors", low=0.0),
-        Rule("increase of ICA's technical share along the dial, over factors", low=0.0),
-    ),
-    ANY_CHANGE,
-)
-CLAIMS = (WHITENING, ICA_HELPS, AXES_MATTER, SPARSITY, CONCENTRATION, RECOVERY, GAIN, PLATES)
+CLAIMS = read_claims("deconfounding")
 STEPS = (("base", "whitened"), ("whitened", "ica"))
 LABELS = {"base": "Base", "whitened": "PCA", "ica": "PCA + ICA", "rotated": "PCA + Rand"}
 TABLE_3 = {  # AUROC, then sparsity, in the order of CONDITIONS
@@ -119,36 +49,6 @@ PAPER: dict[str, Any] = {
     "concentration": {name: list(values) for name, values in TABLES_4_AND_7.items()},
     "data": "OpenPhenom embeddings of RxRx3-core, about 222,000 patches of 384 dimensions; ours are simulated",
 }
-TERMS = (
-    ("base", "the unchanged embedding."),
-    ("PCA", "the embedding whitened: principal components of unit variance."),
-    ("PCA + ICA", "whitened, then rotated to independent components, without any label."),
-    ("PCA + Rand", "whitened, then rotated at random: the mean of several rotations."),
-    ("AUROC", "how well trees separate a guide from controls on unseen plates; 0.5 is chance, higher is better."),
-    ("sparsity", "Hoyer's sparsity of how often trees split on each axis: 0 all axes equally, 1 a single axis."),
-    ("concentration", "AUROC of the axes used most minus AUROC of all others."),
-    ("dial", "how far the mixing of factors is from an isometry; 0 is one. From 1 on it may fold."),
-    (
-        "constant",
-        "the local bi-Lipschitz constant of the mixing: lengths change by at most this factor; 1 is an isometry.",
-    ),
-    ("match", "|correlation| of a true biology factor with the axis that is matched to it, one axis for each factor."),
-    (
-        "technical share",
-        "of the variance of a matched axis, what the true technical factors explain; 0 is deconfounded.",
-    ),
-)
-NOTES = (
-    "The data are simulated and not those of the paper: 16 guides against six genes, with the names and numbers of "
-    "RxRx3-core but with our own factors and effects. Their distributions are in experiments/data/screen.py and "
-    "were fixed before these results; the dials were chosen after a first look at how fast matches decrease. Only the "
-    "pattern of the tables can be compared, not their numbers.",
-    "Whitening and ICA are fitted without the held-out plates; the paper fits them on all plates.",
-    "The paper holds out a fifth of the plates (section 4.4), and says elsewhere (A.7.4) that a model is trained on "
-    "each plate. This is the former, with LightGBM's settings of its Table 6 and 100 rounds, which it does not state.",
-    "Intervals are about other plates of the same screen (t intervals over folds with Nadeau and Bengio's correction), "
-    "or other factors of it; they are not about another simulated screen.",
-)
 MARKS = {"base": (MUTED, "s"), "whitened": (SOURCE, "D"), "ica": (HELD_OUT, "o"), "rotated": (NULL, "x")}
 GAINS = {"base": (INK, "o", -0.08), "whitened": (LINEAR, "D", 0.0), "rotated": (ICA, "^", 0.08)}
 
@@ -167,9 +67,9 @@ def judge(experiment: DialExperiment) -> tuple[Finding, ...]:
     """Judge the paper's claims about its tables, then the predictions of the theory along the dial."""
     table = experiment.table
     return (
-        _judge_auroc(WHITENING, table, "whitened", "base"),
-        _judge_auroc(ICA_HELPS, table, "ica", "whitened"),
-        _judge_auroc(AXES_MATTER, table, "ica", "rotated"),
+        _judge_auroc(CLAIMS["whitening-improves-auroc"], table, "whitened", "base"),
+        _judge_auroc(CLAIMS["ica-improves-auroc"], table, "ica", "whitened"),
+        _judge_auroc(CLAIMS["axes-matter"], table, "ica", "rotated"),
         _judge_sparsity(table),
         *_judge_concentration(experiment),
         _judge_recovery(experiment),
@@ -194,7 +94,9 @@ def _judge_auroc(claim: Claim, one: ScreenScores, condition: str, reference: str
 
 def _judge_sparsity(one: ScreenScores) -> Finding:
     steps = [estimate_difference(one.by_fold(one.sparsity[b] - one.sparsity[a])) for a, b in STEPS]
-    return SPARSITY.judge(*steps, null=0.0, evidence=f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}.")
+    return CLAIMS["sparsity-increases"].judge(
+        *steps, null=0.0, evidence=f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
+    )
 
 
 def _judge_concentration(experiment: DialExperiment) -> Iterator[Finding]:
@@ -203,13 +105,17 @@ def _judge_concentration(experiment: DialExperiment) -> Iterator[Finding]:
         values = {name: near.top[name][i] - near.rest[name][i] for name in CONDITIONS}
         steps = [estimate_difference(near.by_fold(values[b] - values[a])) for a, b in STEPS]
         evidence = f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
-        yield CONCENTRATION.about(share=f"{100 * share:g}").judge(*steps, null=0.0, evidence=evidence)
+        yield (
+            CLAIMS["concentration-increases-top-{share}"]
+            .about(share=f"{100 * share:g}")
+            .judge(*steps, null=0.0, evidence=evidence)
+        )
 
 
 def _judge_recovery(experiment: DialExperiment) -> Finding:
     first, last = (one.match["ica"] for one in (experiment.curve[0], experiment.curve[-1]))
     change = estimate_difference(first - last, folds=False)
-    return RECOVERY.judge(
+    return CLAIMS["ica-recovers-biology"].judge(
         estimate_difference(first, folds=False),
         change,
         evidence=f"Mean match over biology factors: {_along_dial(experiment, 'match')}; decrease from dial "
@@ -228,14 +134,16 @@ def _judge_gain(experiment: DialExperiment) -> Finding:
         sentences.append(
             f"over {LABELS[reference]}: {near} at dial {first.dial:g}, {far} at {last.dial:g}, a loss of {loss}"
         )
-    return GAIN.judge(*measured, null=0.0, evidence="AUROC of PCA + ICA, " + "; ".join(sentences) + ".")
+    return CLAIMS["gain-needs-isometry"].judge(
+        *measured, null=0.0, evidence="AUROC of PCA + ICA, " + "; ".join(sentences) + "."
+    )
 
 
 def _judge_plates(experiment: DialExperiment) -> Finding:
     first, last = experiment.curve[0], experiment.curve[-1]
     change = estimate_difference(last.taint["ica"] - first.taint["ica"], folds=False)
     gap = estimate_difference(first.taint["base"] - first.taint["ica"], folds=False)
-    return PLATES.judge(
+    return CLAIMS["ica-separates-plates"].judge(
         gap,
         change,
         null=0.0,

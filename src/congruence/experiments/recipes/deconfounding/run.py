@@ -18,7 +18,6 @@ from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.parts import Parts
 
 EDITION = 1
-CLAIMS = claims.CLAIMS
 DIALS = [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5]
 FEWER = [0.0, 0.1, 0.2, 0.4, 0.8, 1.5]
 # Settings that a part does not depend on: the dials of other parts, the number of guides in the tables, and (but for
@@ -70,8 +69,6 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
         findings=claims.judge(experiment),
         tables=claims.make_tables(experiment),
         figures=(claims.draw_dial(experiment), claims.draw_genes(experiment)),
-        notes=claims.NOTES,
-        terms=claims.TERMS,
     )
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from congruence.document import Cell, Table, share
-from congruence.experiments.recipes.claims import ANY_CHANGE, NELSON, OURS, Claim, Estimate, Rule, over_seeds
+from congruence.experiments.recipes.claims import Claim, Estimate, over_seeds, read_claims
 from congruence.experiments.recipes.claims import difference as between
 from congruence.experiments.recipes.disentanglement.scores import (
     OTHER_SCORES,
-    RULE,
     SCORES,
     WAYS,
     ScoreRow,
@@ -30,65 +29,7 @@ if TYPE_CHECKING:
     from congruence.experiments.recipes.disentanglement.run import DisentanglementScores
 
 DRAWS = 1000  # of the bootstrap over trainings
-MARGIN = 0.15  # of InfoM, by which ICA is to be better than nothing
-GAP, ALIKE = 5.0, 5.0  # a singular value so many times the next is an edge; the active ones differ by at most so much
-NEAR = 0.05  # of InfoM, that a choice without labels may lose
-_TABLE_2 = f"{NELSON}, section 4.3, Table 2"
-_RAISES = Rule("InfoM with ICA minus InfoM of AE, over seeds", low=MARGIN)
-_PAPERS_GAIN = "0.15 of InfoM; the paper's aggregated gain is 0.26"
-RAISES, RAISES_WHITENED = (
-    Claim(
-        f"{{data}}: {name}",
-        f"On {{data}}, {words} raises the InfoM of a plain autoencoder by at least {MARGIN:g}.",
-        source,
-        (_RAISES,),
-        _PAPERS_GAIN,
-    )
-    for name, words, source in (
-        ("ica-raises-infom", "ICA without whitening", _TABLE_2),
-        ("whitened-ica-raises-infom", "ICA with whitening of the active latents", OURS),
-    )
-)
-BEATS = Claim(
-    "{data}: ica-beats-specialised",
-    "On {data}, AE + ICA beats the specialised models of table 2.",
-    _TABLE_2,
-    (Rule("InfoM of AE + ICA minus that of the best other continuous model, over seeds", low=0.0),),
-    ANY_CHANGE,
-)
-OBVIOUS = Claim(
-    "{data}: inactive-latents-are-obvious",
-    "On {data}, inactive latents of the chosen autoencoder are obvious from the singular values of its decoder's "
-    "Jacobian, and those of the others are of similar size.",
-    f"{NELSON}, appendix A.7.3",
-    (
-        Rule("widest ratio of neighbouring singular values", low=GAP),
-        Rule("ratio of the largest singular value to the smallest before this gap", high=ALIKE),
-    ),
-    "factors of 5, ours",
-)
-ISOMETRY = Claim(
-    "{data}: isometry-helps",
-    "On {data}, the closer the decoder is to an isometry, the better ICA separates the factors.",
-    f"{NELSON}, section 4.3",
-    (Rule("rank correlation of isometry defect and InfoM of AE + ICA over trainings", high=0.0),),
-    ANY_CHANGE,
-)
-WITHOUT_LABELS = Claim(
-    "{data}: labels-are-not-needed",
-    "On {data}, weight decay and step can be chosen without labels.",
-    OURS,
-    (Rule("InfoM that the choice by the agreement of seeds loses, over seeds", high=NEAR),),
-    "0.05 of InfoM",
-)
-ROUNDING = Claim(
-    "{data}: rounding-raises-infom",
-    "On {data}, rounding the codes of AE + ICA to ten values, as QLAE does, raises their InfoM.",
-    OURS,
-    (Rule("InfoM of AE + ICA rounded to ten values minus that of AE + ICA, over seeds", low=0.0),),
-    ANY_CHANGE,
-)
-CLAIMS = (RAISES, RAISES_WHITENED, BEATS, OBVIOUS, ISOMETRY, WITHOUT_LABELS, ROUNDING)
+CLAIMS = read_claims("disentanglement")
 PUBLISHED = {  # InfoM, InfoE, InfoC of table 2; aggregated, Shapes3D, MPI3D, Falcor3D, Isaac3D
     "AE": ((0.39, 0.76, 0.25), (0.34, 0.99, 0.16), (0.42, 0.40, 0.31), (0.37, 0.83, 0.20), (0.41, 0.80, 0.34)),
     "β-VAE": ((0.59, 0.81, 0.55), (0.59, 0.99, 0.49), (0.45, 0.71, 0.51), (0.71, 0.73, 0.70), (0.60, 0.80, 0.51)),
@@ -98,31 +39,6 @@ PUBLISHED = {  # InfoM, InfoE, InfoC of table 2; aggregated, Shapes3D, MPI3D, Fa
 }
 PUBLISHED_ON = {"aggregated": "aggregated", "shapes3d": "Shapes3D", "mpi3d": "MPI3D", "falcor3d": "Falcor3D"}
 PUBLISHED_ON |= {"isaac3d": "Isaac3D"}
-TERMS = (
-    ("InfoM", "modularity: whether each code has information about one factor only; at most 1."),
-    ("InfoE", "explicitness: whether a linear readout of all codes gives the factors; at most 1."),
-    ("InfoC", "compactness: whether each factor is encoded in one code only; at most 1, and less important."),
-    ("AE + ICA", "ICA on all latents of the autoencoder, without whitening: a rotation, as in the paper."),
-    (
-        "AE + ICA, whitened",
-        "ICA after whitening the directions of the latents that vary by more than 1/20 of the most.",
-    ),
-    (
-        "active",
-        "a direction of the latents whose singular value is above 1/20 of the largest; or a code whose range is.",
-    ),
-    (
-        "isometry defect",
-        "the spread (standard deviation of the logarithm) of the active singular values of the decoder's Jacobian "
-        "over codes and directions; 0 is an isometry up to one scale.",
-    ),
-    (
-        "agreement",
-        "mean |correlation| of the active codes of two seeds, matched one to one; 1 is the same up to order and sign.",
-    ),
-    ("PSNR", "peak signal-to-noise ratio of reconstructions in decibels; 3 less is twice the squared error."),
-    ("DCI, MIG", "other scores of disentanglement: use of codes by random forests, and gaps of binned information."),
-)
 HEADS = {"infom": "InfoM", "infoe": "InfoE", "infoc": "InfoC", "mig": "MIG", "dci_disentanglement": "DCI, D"}
 HEADS |= {"dci_completeness": "DCI, C", "dci_informativeness": "DCI, I"}
 ORDER = ("AE", "β-VAE", "β-TCVAE", "BioAE", "AE + ICA", "AE + ICA, not centred", "AE + ICA, whitened")
@@ -148,8 +64,8 @@ def headlines(results: Sequence[DisentanglementScores]) -> tuple[str, ...]:
 def judge(result: DisentanglementScores, seed: int) -> tuple[Finding, ...]:
     """Judge the claims of the paper by the numbers of one data set."""
     return (
-        _judge_gain(RAISES, result, "AE + ICA"),
-        _judge_gain(RAISES_WHITENED, result, "AE + ICA, whitened"),
+        _judge_gain(CLAIMS["{data}: ica-raises-infom"], result, "AE + ICA"),
+        _judge_gain(CLAIMS["{data}: whitened-ica-raises-infom"], result, "AE + ICA, whitened"),
         _judge_against(result, result.best_other),
         _judge_inactive(result),
         _judge_isometry(result, seed),
@@ -177,7 +93,8 @@ def _judge_against(result: DisentanglementScores, other: ScoreRow) -> Finding:
     ica = result.rows["AE + ICA"]
     gap = Estimate(*difference(ica, other))
     winner = ica.name if gap.value > 0 else other.name
-    return BEATS.about(data=result.data).judge(
+    claim = CLAIMS["{data}: ica-beats-specialised"].about(data=result.data)
+    return claim.judge(
         gap,
         null=0.0,
         evidence=f"The best of these is {other.name}, InfoM {_infom_text(other)}; AE + ICA has "
@@ -191,7 +108,8 @@ def _judge_inactive(result: DisentanglementScores) -> Finding:
     ratios = sizes[:-1] / np.maximum(sizes[1:], np.finfo(float).tiny)
     edge = int(ratios.argmax()) + 1
     spread = float(1 / sizes[edge - 1])
-    return OBVIOUS.about(data=result.data).judge(
+    claim = CLAIMS["{data}: inactive-latents-are-obvious"].about(data=result.data)
+    return claim.judge(
         float(ratios[edge - 1]),
         spread,
         evidence=f"Singular values divided by the largest, mean over codes and seeds: "
@@ -204,7 +122,8 @@ def _judge_isometry(result: DisentanglementScores, seed: int) -> Finding:
     defects = np.concatenate([one.defects for one in result.last])
     scores = np.concatenate([one.values("ica") for one in result.last])
     rank = Estimate(*rank_correlation_interval(defects, scores, DRAWS, [seed, 31]))
-    return ISOMETRY.about(data=result.data).judge(
+    claim = CLAIMS["{data}: isometry-helps"].about(data=result.data)
+    return claim.judge(
         rank,
         null=0.0,
         evidence=f"Rank correlation of isometry defect and InfoM of AE + ICA over {len(defects)} autoencoders at the "
@@ -218,7 +137,8 @@ def _judge_choice(result: DisentanglementScores) -> Finding:
     first = next(iter(rules.values()))
     paired = best.values("ica") - first.values("ica") if best is first else None
     lost = over_seeds(paired) if paired is not None else between(best.values("ica"), first.values("ica"))
-    return WITHOUT_LABELS.about(data=result.data).judge(
+    claim = CLAIMS["{data}: labels-are-not-needed"].about(data=result.data)
+    return claim.judge(
         lost,
         evidence=f"InfoM of AE + ICA is {number(best.mean('ica'), 2)} if chosen with labels, and "
         + ", ".join(
@@ -232,7 +152,8 @@ def _judge_choice(result: DisentanglementScores) -> Finding:
 def _judge_rounding(result: DisentanglementScores) -> Finding:
     rows = [result.rows[name] for name in ("AE + ICA, ten values", "AE + ICA", "QLAE", "QLAE, not rounded")]
     rounded, exact, qlae, unrounded = map(_infom_text, rows)
-    return ROUNDING.about(data=result.data).judge(
+    claim = CLAIMS["{data}: rounding-raises-infom"].about(data=result.data)
+    return claim.judge(
         over_seeds(rows[0].values() - rows[1].values()),
         null=0.0,
         evidence=f"AE + ICA has {exact}, and {rounded} if rounded. QLAE has {qlae}; the codes of the same trainings "
@@ -244,31 +165,10 @@ def _infom_text(row: ScoreRow) -> str:
     return with_interval(*row.interval())
 
 
-def make_notes(parameters: Mapping[str, Any], results: Sequence[DisentanglementScores]) -> tuple[str, ...]:
-    """Choices of ours that the paper does not state, or makes differently."""
+def note_data(results: Sequence[DisentanglementScores]) -> tuple[str, ...]:
+    """What the data are, and which of them are not the paper's."""
     twins = [one.data for one in results if one.data in ("rooms", "sprites")]
-    notes = [
-        f"Trainings of {parameters['steps']} steps of {parameters['batch']} images with the {parameters['net']} nets; "
-        "the paper has 200,000 steps of 128 with the published ones. The autoencoder was trained with weight decays "
-        f"{', '.join(f'{decay:g}' for decay in parameters['decays'])} and {parameters['seeds']} seeds each, the others "
-        f"with the published values and {parameters['other_seeds']}. The grid of the paper is not known to us.",
-        "Models with quantised latents are a block of their own in the paper, and no claim compares them with AE + "
-        "ICA. QLAE has ten values for each latent; rounding the codes of AE + ICA to ten values, too, shows how much "
-        "of its advantage is rounding.",
-        "Only the autoencoder has a grid to choose from; the others have one value each, chosen by their authors for "
-        "other data, larger nets and longer trainings. With tuning they may do better than here.",
-        "The paper fits FastICA without whitening to all latents, and does not say whether they were centred. FastICA "
-        "itself does not centre. We do: the mean of codes can be several times their spread, and would then determine "
-        "the rotation, as first trials showed. The table has a row without centring, too.",
-        RULE + ". The threshold of the paper's reconstruction filter is not known to us; ours is 3 dB.",
-        "Without labels: the agreement of AE + ICA codes of different seeds, or the isometry defect, after the same "
-        "reconstruction filter.",
-        "Intervals of models with several seeds are 95 % intervals by Student's t, as in the paper; those of models "
-        "with one seed are 90 % intervals over rows, which are far too narrow to cover other seeds. A difference to "
-        "such a model assumes that it varies as much as the other.",
-        f"Scores are those of the stand-alone InfoMEC on {parameters['evaluated']} of the images trained on, as "
-        "published; a code without information about any factor is skipped in InfoM.",
-    ]
+    notes = []
     if twins:
         notes.append(
             f"{' and '.join(twins)} {'is' if len(twins) == 1 else 'are'} drawn by this package and not among the four "

@@ -41,7 +41,6 @@ from congruence.experiments.recipes.result import Presentation, as_numbers, from
 from congruence.parts import Parts
 
 EDITION = 3
-CLAIMS = claims.CLAIMS
 DATA = ("rooms", "sprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d")
 SEVERAL = True  # data sets may be given together, as in "rooms,sprites"
 LABELS = {"vae": "β-VAE", "tcvae": "β-TCVAE", "bioae": "BioAE", "vqvae": "VQ-VAE", "qlae": "QLAE"}
@@ -158,8 +157,8 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
         findings=tuple(finding for one in results for finding in claims.judge(one, settings["seed"])),
         tables=claims.make_tables(results),
         figures=tuple(figure for one in results for figure in figures.draw_figures(one)),
-        notes=claims.make_notes(settings, results),
-        terms=claims.TERMS,
+        words={"shown_decays": ", ".join(f"{decay:g}" for decay in settings["decays"])},
+        notes=claims.note_data(results),
     )
 
 

@@ -28,11 +28,6 @@ OTHER_SCORES = ("mig", "dci_disentanglement", "dci_completeness", "dci_informati
 NOTHING = np.full(2, np.nan)
 NEAREST_ROWS = 2000  # that nearness of two seeds is measured on at most
 WORSE = 10 * math.log10(2)  # decibels below the best candidate of a model: twice its squared error
-RULE = (
-    "Of all evaluated weight decays and steps, those are kept whose PSNR, averaged over seeds, is at most 3 dB below "
-    "the best of the model (twice the squared error); of these the one with the highest InfoM, averaged over seeds, is "
-    "chosen. This is best-case performance, as in the paper: the same labels are used to choose and to score"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +340,7 @@ def keep_reconstructing(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def choose(candidates: Sequence[Candidate], way: str) -> Candidate:
-    """The candidate of one model with the highest InfoM among those that reconstruct; see `RULE`."""
+    """The candidate of one model with the highest InfoM among those that reconstruct, see `keep_reconstructing`."""
     return max(keep_reconstructing(candidates), key=lambda one: np.nan_to_num(one.mean(way), nan=-math.inf))
 
 

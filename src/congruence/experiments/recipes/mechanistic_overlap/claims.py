@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,109 +10,22 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.document import Cell, Table
-from congruence.experiments.recipes.claims import ANY_CHANGE, MATTHES, OURS, Claim, Estimate, Rule
-from congruence.experiments.recipes.mechanistic_overlap.trainings import SAME, Densities, OverlapGrid
+from congruence.experiments.recipes.claims import Estimate, read_claims
+from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
 from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
 from congruence.result import Finding
 from congruence.stats.intervals import percentile_interval
 
-IDENTIFIED = 0.95  # SIS, of which the true latents themselves reach about 0.98
 TRAINED = 0.05  # of the variance of x left unexplained at most: what leaves more is not judged
 SHORT = 0.1  # below the score of the true latents: such a run is not identified
-KEPT, LOST = 0.9, 0.8  # shares of the score of the true latents: a method that finds, and one that loses the slots
+KEPT = 0.9  # of the score of the true latents: a method that finds the slots
 STRONGEST = 0.9  # correlation between slots: beyond, scores are off the distribution that was trained on
 FEW = 3  # runs at least
 CLEARLY = 0.05  # relative difference of losses that is not chance
 DRAWS = 2000
 SHORT_TRAINING = f"Not judged: trainings leave more than {TRAINED:.0%} of the variance of x unexplained."
-_OVERLAP, _DENSITY = (
-    f"{MATTHES}, {what}" for what in ("experiment on overlapping supports", "re-weighting of latents")
-)
-IDENTIFIES = Claim(
-    "{slots}-slots-are-identified",
-    f"{{slots}} slots that act on disjoint rows are identified: SIS of at least {IDENTIFIED} at the weaker λ.",
-    _OVERLAP,
-    (Rule("selected SIS without overlap, over data seeds", low=IDENTIFIED),),
-    "the true latents reach about 0.98; set before the runs",
-)
-WORSE = Claim(
-    "{slots}-slots-get-worse-with-overlap",
-    "With {slots} slots, identification gets worse as more rows are shared.",
-    _OVERLAP,
-    (Rule("selected SIS without overlap minus that at the largest, over data seeds, for each λ", low=0.0),),
-    ANY_CHANGE,
-)
-MINIMA = Claim(
-    "failures-are-local-minima-{turned}-rotations",
-    "{Turned} rotations, selected runs that do not identify the slots are in local minima.",
-    _OVERLAP,
-    (
-        Rule(
-            "share of failures with a known lower loss at least, and without those that beat every known solution",
-            low=0.5,
-        ),
-    ),
-    "most of them; losses differ by more than 5 %",
-    post_hoc=True,
-)
-ONLY_DISJOINT = Claim(
-    "only-disjoint-is-type-d",
-    "Without overlap the generators are Type D, with any overlap they are not.",
-    f"{MATTHES}, definition of Type D",
-    (Rule("largest margin without overlap", high=SAME), Rule("least margin with overlap", low=1e-6)),
-    "rounding",
-)
-ROTATIONS = Claim(
-    "rotations-help-{slots}-slots",
-    "With {slots} slots, rotating the latents during training improves the restarts.",
-    OURS,
-    (Rule("mean SIS with rotations minus without, over data seeds", low=0.0),),
-    ANY_CHANGE,
-)
-ANY_DENSITY = Claim(
-    "contrast-does-not-need-independence",
-    f"Dependent latents, up to a correlation of {STRONGEST:g}, change neither the type of the mechanism nor what the "
-    "contrast identifies.",
-    _DENSITY,
-    (
-        Rule(f"least mean share of the truth's SIS at correlations up to {STRONGEST:g}, over data seeds", low=KEPT),
-        Rule("largest margin of Type D", high=SAME),
-    ),
-    "nine tenths of the score of the true latents",
-    post_hoc=True,
-)
-INDEPENDENT_ONLY = Claim(
-    "ica-needs-independence",
-    "ICA finds the slots if latents are independent and mixed linearly, and loses them if they are dependent.",
-    OURS,
-    (
-        Rule("share of the truth's SIS for the most dependent latents, over data seeds", high=LOST),
-        Rule("the same for independent latents", low=KEPT),
-    ),
-    "nine and eight tenths of the score of the true latents",
-)
-CLAIMS = (IDENTIFIES, WORSE, MINIMA, ONLY_DISJOINT, ROTATIONS, ANY_DENSITY, INDEPENDENT_ONLY)
-
-PAPER = {
-    "small overlap": "the contrast is a reliable proxy for Type S: SIS is high",
-    "large overlap": "optimisation falls more easily into bad local minima: SIS decreases",
-    "disjoint": "0 % overlap is the only point that satisfies Type D",
-    "density": "conclusions are invariant to any re-weighting of the latent density",
-    "values of the figure": None,
-    "how supports were made to overlap": None,
-}
-TERMS = (
-    (
-        "SIS",
-        "slot identifiability score: R2 of a true slot from its own slot minus the best from any other; 1 is best.",
-    ),
-    ("overlap", "share of the rows of a slot that it shares with a neighbour; two slots, or a ring of more."),
-    ("selected", "the restart with the lowest held-out loss, for each data seed; no true latent is used."),
-    ("contrast", "sum over outputs of products of the lengths of derivatives by two slots (Brady et al. 2023)."),
-    ("λ", "the strength of the contrast in the loss."),
-    ("Type D", "slots act on disjoint outputs."),
-)
+CLAIMS = read_claims("mechanistic-overlap")
 
 
 def judge(grids: Sequence[OverlapGrid], densities: Densities | None) -> tuple[Finding, ...]:
@@ -135,7 +48,8 @@ def judge_identification(grid: OverlapGrid) -> Finding:
         f"{number(grid.sis[0, j].mean())} on average over restarts, R2 of x {number(1 - left[j].max())} or more."
         for j, strength in enumerate(grid.strengths)
     ]
-    return IDENTIFIES.about(slots=grid.slots).judge(
+    claim = CLAIMS["{slots}-slots-are-identified"].about(slots=grid.slots)
+    return claim.judge(
         bootstrap_mean(chosen[weakest]),
         unless="" if left[weakest].max() <= TRAINED else SHORT_TRAINING,
         evidence=" ".join(parts) + f" The true latents themselves reach {number(grid.ceiling[0].mean())}.",
@@ -151,7 +65,7 @@ def judge_overlap(grid: OverlapGrid) -> Finding:
         monotone = "decreasing at every step" if (np.diff(means) < 0).all() else "not at every step"
         parts.append(f"λ = {strength:g}: {', '.join(number(value, 2) for value in means)} ({monotone}).")
     losses = [bootstrap_mean(chosen[0, j] - chosen[-1, j]) for j in range(len(grid.strengths))]
-    claim = WORSE.about(slots=grid.slots)
+    claim = CLAIMS["{slots}-slots-get-worse-with-overlap"].about(slots=grid.slots)
     return replace(claim, rules=claim.rules * len(losses)).judge(
         *losses,
         null=0.0,
@@ -179,7 +93,8 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
         below += int((bad & ((1 + CLEARLY) * loss < np.minimum.reduce([truth, *right]))).sum())
     turned = "with" if grids[0].turned else "without"
     least, most = (above / short, 1 - below / short) if short else (np.nan, np.nan)
-    return MINIMA.about(turned=turned, Turned=turned.capitalize()).judge(
+    claim = CLAIMS["failures-are-local-minima-{turned}-rotations"].about(turned=turned, Turned=turned.capitalize())
+    return claim.judge(
         Estimate(least, least, most),
         unless="" if short >= FEW else f"Fewer than {FEW} selected runs miss the slots.",
         evidence=f"{short} selected runs have an SIS more than {SHORT} below that of the true latents. For {above} of "
@@ -199,7 +114,7 @@ def judge_type_d(grids: Sequence[OverlapGrid]) -> Finding:
     ]
     apart = max((margin for overlap, margin in flat if overlap == 0), default=float("nan"))
     least = min((margin for overlap, margin in flat if overlap > 0), default=float("nan"))
-    return ONLY_DISJOINT.judge(
+    return CLAIMS["only-disjoint-is-type-d"].judge(
         apart,
         least,
         evidence=f"Largest product of two slots in a row of the Jacobian, divided by the largest sum of squares: "
@@ -212,7 +127,8 @@ def judge_rotations(turned: OverlapGrid, plain: OverlapGrid) -> Finding:
     ends = [grid.sis.mean((1, 2, 3)) for grid in (turned, plain)]
     gain = (turned.sis - plain.sis).mean((0, 1, 3))
     shown = [", ".join(number(value, 2) for value in end) for end in ends]
-    return ROTATIONS.about(slots=turned.slots).judge(
+    claim = CLAIMS["rotations-help-{slots}-slots"].about(slots=turned.slots)
+    return claim.judge(
         bootstrap_mean(gain),
         null=0.0,
         evidence=f"SIS on average over restarts and λ, by overlap: {shown[0]} with rotations and {shown[1]} without.",
@@ -228,7 +144,7 @@ def judge_densities(densities: Densities) -> tuple[Finding, ...]:
     at = int(mine.mean(1)[judged].argmin())
     trained = mine[0].mean() >= KEPT and densities.error[0].min(-1).max() <= TRAINED  # x has unit variance
     return (
-        ANY_DENSITY.judge(
+        CLAIMS["contrast-does-not-need-independence"].judge(
             bootstrap_mean(mine[judged][at]),
             float(densities.margin.max()),
             unless="" if trained else SHORT_TRAINING,
@@ -237,37 +153,13 @@ def judge_densities(densities: Densities) -> tuple[Finding, ...]:
             f"Latents with a correlation above {STRONGEST:g} are not judged: there scores are for latents far from "
             "those trained on.",
         ),
-        INDEPENDENT_ONLY.judge(
+        CLAIMS["ica-needs-independence"].judge(
             bootstrap_mean(mixture[-1]),
             bootstrap_mean(mixture[0]),
             evidence=f"The same share for ICA on a linear mixture of the latents: "
             f"{', '.join(number(v, 2) for v in mixture.mean(1))}; on the observations, which are nonlinear: "
             f"{', '.join(number(v, 2) for v in observed.mean(1))}.",
         ),
-    )
-
-
-def make_notes(parameters: Mapping[str, Any]) -> tuple[str, ...]:
-    """Choices of ours that the paper does not state."""
-    shares = ", ".join(f"{share:g}" for share in parameters["turns"])
-    return (
-        "The values of the paper's figure are not known to us, nor how it makes supports overlap: only the trend can "
-        "be compared. Here every slot has its own network (3 latents, 20 rows), neighbours share rows, and their "
-        "outputs are added there; two slots share up to 80 % of their rows, three and more form a ring and share up to "
-        "50 % with each neighbour, so that no row belongs to one slot alone.",
-        "Sizes of the networks, batches and λ are those of Brady et al. 2023. Ours are: latents are standardised, as "
-        "the contrast decreases trivially if latents grow; the contrast starts after "
-        f"{parameters['ramp'][0]:.0%} of the steps with λ = 0.0001, and λ grows by the same factor with every step, to "
-        f"1 after {parameters['ramp'][1]:.0%} unless it stops earlier; Adam's rate starts at "
-        f"{parameters['rate']:g} and decreases along a cosine.",
-        f"After {shares} of the steps the latents are rotated: of all rotations of whitened latents, that with the "
-        "lowest contrast is searched for, two slots at a time from several starting points, and absorbed by the linear "
-        "layers next to the latents. The reconstruction does not change, nor do the family of models and the loss; "
-        "only the path of the optimisation does. Plain training, where it is shown, leaves this out.",
-        "This training procedure was developed on data seeds 100 to 104 by the loss alone. The data seeds shown here "
-        "were not used.",
-        f"Restarts are selected by their held-out loss. The limit of {IDENTIFIED} was set before the runs; runs "
-        f"that leave more than {TRAINED:.0%} of the variance of x unexplained are not judged.",
     )
 
 

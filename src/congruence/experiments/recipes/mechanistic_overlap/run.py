@@ -25,7 +25,6 @@ from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.parts import Parts
 
 EDITION = 1
-CLAIMS = claims.CLAIMS
 TWO, RING = [0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 _ALL = {"batch": 64, "rate": 0.004, "hidden": 80, "ramp": [0.1, 0.6], "turns": [0.1, 0.2, 0.3, 0.4]}
 # By number of slots: overlaps and steps. `plain` numbers of slots are trained without rotations, too. `degrees` are
@@ -66,12 +65,10 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
         densities = replace(from_numbers(Densities, ours["densities"]), degrees=tuple(read_degrees(settings)))
     return Presentation(
         headlines=claims.headlines(grids),
-        paper=claims.PAPER,
         findings=claims.judge(grids, densities),
         tables=claims.make_tables(grids, densities),
         figures=figures.draw_figures(grids, densities),
-        notes=claims.make_notes(settings),
-        terms=claims.TERMS,
+        words={"shares": ", ".join(f"{share:g}" for share in settings["turns"])},
     )
 
 

@@ -32,7 +32,6 @@ from congruence.metrics import sis
 from congruence.parts import Arrays
 from congruence.stats.matching import signed_permutation
 
-SAME = 1e-12  # a margin below counts as 0
 WORTH_PROCESSES = 40  # members; kernel regressions hold the interpreter lock, so threads would not help
 SLOTS, STRENGTH = 2, 0.01  # of the trainings on dependent latents
 

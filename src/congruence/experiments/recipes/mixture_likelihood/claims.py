@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.document import Table
-from congruence.experiments.recipes.claims import KIVVA, Claim, Rule, share_of
+from congruence.experiments.recipes.claims import read_claims, share_of
 from congruence.experiments.recipes.result import RecipeFigure, draw_figure, number_table
 from congruence.formatting import number, percent
 from congruence.mixture.likelihood_minima import ALIKE, REACHED, RESOLUTION
@@ -20,78 +20,8 @@ if TYPE_CHECKING:
 
 MEANS = ((-2.0, -1.0, 3.0), (-2.0, 1.0, 3.0))  # the means of P and P' in Remark 3.12
 SPREAD = 0.5  # standard deviation of their components; the remark holds for any
-SAME = 1e-12  # distributions of x whose expected log-likelihoods differ by less are equal
 
-_SECTION = f"{KIVVA}, section 4, maximum likelihood"
-_UNIQUE = Rule(
-    "share of models with a unique minimiser, of those decided at least and with the undecided at most", low=1.0
-)
-_ALL = "all models, as the paper says"
-UNIQUE, FOLDED, MISSPECIFIED = (
-    Claim(name, statement, _SECTION, (_UNIQUE,), _ALL)
-    for name, statement in (
-        ("truth-is-unique", "In all random models the truth is the only minimiser of the negative log-likelihood."),
-        (
-            "truth-is-unique-without-injectivity",
-            "This is also true if the decoder is not injective (F4 fails), as long as it is weakly injective (F2).",
-        ),
-        ("truth-is-unique-if-misspecified", "This is also true if the number of components is misspecified."),
-    )
-)
-TRUE_PRIOR = Claim(
-    "minimisers-have-the-true-prior",
-    "Over all parameters at once, every minimiser has the true prior up to an affine map.",
-    f"{KIVVA}, Theorem 3.9a",
-    (Rule("share of models in which every lowest end of a search has the true prior", low=1.0),),
-    f"ends within {REACHED:g} are equally low, priors within {percent(ALIKE)} equal",
-)
-BENT_SURFACE = Claim(
-    "likelihood-is-not-convex",
-    "The likelihood is not convex.",
-    f"{KIVVA}, section 4, figure 1",
-    (Rule("models that have a slice with several local minima", low=1.0),),
-    "one suffices",
-)
-REMARK = Claim(
-    "remark-3.12",
-    "Without weak injectivity, two priors that no affine map relates give the same distribution.",
-    f"{KIVVA}, Remark 3.12",
-    (Rule("difference in expected log-likelihood", high=SAME), Rule("relative distance of the priors", low=ALIKE)),
-    "rounding; priors that differ by less count as equal",
-)
-CLAIMS = (UNIQUE, FOLDED, MISSPECIFIED, TRUE_PRIOR, BENT_SURFACE, REMARK)
-PAPER = {
-    "models": 50,
-    "unique": 50,
-    "statement": "In all our simulations (50 total), the ground truth was the unique minimizer of the negative "
-    "log-likelihood.",
-    "remark 3.12": "P and P' cannot be transformed into each other by an affine map, but |x| gives them the same law",
-}
-NOTES = (
-    "The paper's appendix J.3.1 was not in the text we had: the distributions of weights, biases and mixtures, the "
-    "range of each parameter and the limits are ours. Latents have one dimension, observed through two units, with "
-    "known noise; with a single unit some components would hardly have any influence.",
-    "The density of x has a closed form, since the decoder is piecewise affine; only the expectation over x is summed "
-    "on a grid. The likelihood is that of infinitely many rows: nothing is sampled.",
-    "As in the paper's figure 1, a slice varies one parameter and leaves the others at the truth. A slice can refute "
-    "that the truth is the only minimiser, but not prove it: so we also search over all parameters at once.",
-    f"A slice is ambiguous if a value away from the truth is worse by at most {RESOLUTION:g}. Small divergences are "
-    "sums of terms that are not negative, so that nothing cancels.",
-    f"End points of searches count as minimisers up to {REACHED:g}, and priors as equal if they differ by at most "
-    f"{percent(ALIKE)} of the largest L2 distance after centring and scaling.",
-    "With one component too many, the truth is represented with its heaviest component split in two. With one too few "
-    "no model is the truth: the slices are about the best model found.",
-)
-TERMS = (
-    (
-        "negative log-likelihood",
-        "its expectation under the truth, minus that of the truth: KL(truth, model), 0 is best.",
-    ),
-    ("margin", "the least excess of a slice away from the truth; the larger, the clearer the minimum."),
-    ("J", "the number of components of the prior."),
-    ("injective (F4)", "no two latents decode to the same."),
-    ("weakly injective (F2)", "around some observation every one has a single latent; |x| is not weakly injective."),
-)
+CLAIMS = read_claims("mixture-likelihood")
 SHOWN = 6  # slices
 BENT = 4  # of which not convex, where there are
 
@@ -103,23 +33,25 @@ def judge(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Finding, ...
     wrong = [one for one in cases if one.kind != "right"]
     bent = sum(one.is_bent for one in cases)
     return (
-        UNIQUE.judge(
+        CLAIMS["truth-is-unique"].judge(
             share_of([one.unique for one in cases]),
             evidence=f"Along every parameter in {count_unique(cases, 'holds')} of {len(cases)}; {_margin_text(cases)}",
         ),
-        FOLDED.judge(
+        CLAIMS["truth-is-unique-without-injectivity"].judge(
             share_of([one.unique for one in folded]),
             evidence=f"In {count_unique(folded, 'holds')} of {len(folded)} such models; {_margin_text(folded)}",
         ),
-        MISSPECIFIED.judge(
+        CLAIMS["truth-is-unique-if-misspecified"].judge(
             share_of([one.unique for one in wrong]),
             evidence="; ".join(_kind_text(wrong, kind) for kind in ("one too many", "one too few")) + ".",
         ),
-        TRUE_PRIOR.judge(share_of([one.search_status for one in right]), evidence=_search_text(right)),
-        BENT_SURFACE.judge(
+        CLAIMS["minimisers-have-the-true-prior"].judge(
+            share_of([one.search_status for one in right]), evidence=_search_text(right)
+        ),
+        CLAIMS["likelihood-is-not-convex"].judge(
             float(bent), evidence=f"{bent} of {len(cases)} models have a slice with more than one local minimum."
         ),
-        REMARK.judge(
+        CLAIMS["remark-3.12"].judge(
             abs(remark.excess),
             remark.apart,
             evidence=f"Through |z| they differ by {number(remark.excess, 2)} in expected log-likelihood, while the "

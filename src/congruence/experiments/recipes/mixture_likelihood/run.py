@@ -36,7 +36,6 @@ from congruence.mixture.priors import GaussianMixture
 from congruence.result import Status, combine
 
 EDITION = 2
-CLAIMS = claims.CLAIMS
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"models": 5, "values": 21, "starts": 2},
     "small": {"models": 50, "values": 61, "starts": 4},
@@ -146,12 +145,9 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     remark = from_numbers(Remark, ours["remark 3.12"])
     return Presentation(
         headlines=claims.headline(cases),
-        paper=claims.PAPER,
         findings=claims.judge(cases, remark),
         tables=claims.make_tables(cases, remark),
         figures=(claims.draw_slices(from_numbers(tuple[ShownSlice, ...], ours["shown"])), claims.draw_remark(remark)),
-        notes=claims.NOTES,
-        terms=claims.TERMS,
     )
 
 

@@ -29,7 +29,6 @@ from congruence.parts import Arrays
 from congruence.rows.devices import one_thread
 
 EDITION = 2
-CLAIMS = claims.CLAIMS
 DATA = ("mnist", "digits")
 LEAKS = [0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
 PATIENCE = 50  # epochs, as in the paper
@@ -165,12 +164,10 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     tables = [claims.leak_table(one, f"{name[0].upper()}{name[1:]}, by leak") for name, one in experiments.items()]
     return Presentation(
         headlines=claims.headline(whole, findings),
-        paper=claims.PAPER,
         findings=findings,
         tables=(*tables, claims.curve_table(experiments)),
         figures=tuple(drawn),
-        notes=claims.make_notes(settings),
-        terms=claims.TERMS,
+        words=claims.describe_settings(settings),
     )
 
 

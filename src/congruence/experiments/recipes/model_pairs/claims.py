@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.document import Cell, Table, share
-from congruence.experiments.recipes.claims import ANY_CHANGE, NELSON, OURS, Claim, Estimate, Rule, over_pairs, share_of
+from congruence.experiments.recipes.claims import Estimate, over_pairs, read_claims, share_of
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
 from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
@@ -36,90 +36,8 @@ PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the effi
 }
 PAPER = {name: dict(zip((*COLUMNS, "efficiency"), numbers, strict=True)) for name, *numbers in PRINTED.values()}
 HEAD = ("permutation", "rigid", "linear", "ICA")
-HALF = 0.5  # of what a linear map gains: over a permutation by a rigid map, over chance by a map from heads
 SAME_OUTPUTS = 0.1  # of chance: the premise of the theorems is that two trainings have the same outputs
-ALIGNED = 0.5  # of chance: models whose held-out error is larger are not aligned
-_TABLE_1 = f"{NELSON}, section 4.2, Table 1"
-_ALIGNED = "an error of half of chance counts as alignment"
-ORDER = Claim(
-    "larger-groups-have-smaller-errors",
-    "On held-out rows, the error up to a linear map is below that up to a rigid map, and this below that up to a "
-    "permutation.",
-    _TABLE_1,
-    (Rule("share of pairs in this order; those whose intervals overlap count at most", low=1.0),),
-    "all pairs",
-    post_hoc=True,
-)
-ICA_RECOVERS = Claim(
-    "ica-recovers-part-of-the-rotation",
-    "In all cases ICA, fitted to one model at a time, recovers a share of the gain of a supervised rigid map.",
-    _TABLE_1,
-    (Rule("held-out efficiency of ICA for the kind with the lowest, range over pairs", low=0.0),),
-    ANY_CHANGE,
-    post_hoc=True,
-)
-LINEAR_ONLY = Claim(
-    "language-models-align-linearly",
-    "Language models align up to a linear map, and clearly less up to a rigid map.",
-    _TABLE_1,
-    (
-        Rule("held-out error up to a linear map, of chance, range over pairs", high=ALIGNED),
-        Rule("what a rigid map leaves more, of chance, range over pairs", low=0.0),
-    ),
-    _ALIGNED,
-    post_hoc=True,
-)
-RIGID = Claim(
-    "{kind}-pairs-align-rigidly",
-    "Two trainings align up to a rigid map: {words}.",
-    _TABLE_1,
-    (
-        Rule("held-out error up to a rigid map, of chance, range over pairs", high=ALIGNED),
-        Rule("rigid share of the gain of a linear map over a permutation", low=HALF),
-    ),
-    f"{_ALIGNED}, half of the gain as rigid",
-    post_hoc=True,
-)
-MATCHES = Claim(
-    "rigid-autoencoders-match-linear-language-models",
-    "Masked autoencoders agree at least as well up to a rigid map as language models up to a linear map.",
-    _TABLE_1,
-    (Rule("difference of the errors, of chance, range over pairs", high=0.0),),
-    ANY_CHANGE,
-    post_hoc=True,
-)
-WIDTHS = Claim(
-    "different-widths-align",
-    "Models of different sizes align, too.",
-    _TABLE_1,
-    (Rule("held-out error up to a linear map, of chance, range over pairs", high=ALIGNED),),
-    _ALIGNED,
-    post_hoc=True,
-)
-FROM_HEADS = Claim(
-    "heads-imply-the-map",
-    "The linear map between language models follows from their heads (Roeder et al. 2021).",
-    f"{NELSON}, appendix A.3.3",
-    (Rule("gain of the map from heads over chance, as a share of that of the fitted map, range over pairs", low=HALF),),
-    "half of the gain",
-)
-TRAINING = Claim(
-    "training-reduces-the-error",
-    "Pairs become more similar up to a rigid map during training.",
-    OURS,
-    (Rule("error of chance after training over that before it, largest over families", high=1.0),),
-    ANY_CHANGE,
-)
-CLAIMS = (ORDER, ICA_RECOVERS, LINEAR_ONLY, RIGID, MATCHES, WIDTHS, FROM_HEADS, TRAINING)
-TERMS = (
-    ("permutation, rigid, linear", "the error left after the best map of that kind, over the diameter; 0 is a match."),
-    ("rigid", "a rotation or reflection, a shift and one scale, as in the paper's table."),
-    ("ICA", "each model unmixed on its own, components matched by a signed permutation; no supervised rotation."),
-    ("efficiency", "gain of ICA over permutation divided by that of rigid: 1 is as good, below 0 is worse."),
-    ("rigid share", "gain of rigid over permutation divided by that of linear; 1 is all of it."),
-    ("null", "the same held-out error after the pairing of rows was destroyed."),
-    ("outputs apart", "the mean distance of the outputs of both models, and its ratio to that of unrelated rows."),
-)
+CLAIMS = read_claims("model-pairs")
 
 FamilyScores = Mapping[str, Mapping[str, Any]]  # of each family
 PairScores = Mapping[str, Mapping[str, Any]]  # of each pair, by the names of its models
@@ -195,7 +113,7 @@ def _judge_order(kinds: Mapping[str, PairScores]) -> Finding:
     everything = [one for pairs in kinds.values() for one in pairs.values()]
     falls = [_is_ordered([one["in_sample"][column] for column in COLUMNS[2::-1]]) for one in everything]
     outside = [_order_status(one) for one in everything]
-    return ORDER.judge(
+    return CLAIMS["larger-groups-have-smaller-errors"].judge(
         share_of(outside),
         evidence=f"Held out, with intervals that do not overlap, in {outside.count('holds')} of {len(outside)} pairs, "
         f"in another order in {outside.count('fails')}. In sample, where it follows from the nesting of the maps, in "
@@ -216,14 +134,14 @@ def _judge_ica(kinds: Mapping[str, PairScores]) -> Finding:
         for k in kinds
     ]
     worst = min(outside.values(), key=lambda one: one.value)
-    return ICA_RECOVERS.judge(worst, null=0.0, evidence="; ".join(parts) + ".")
+    return CLAIMS["ica-recovers-part-of-the-rotation"].judge(worst, null=0.0, evidence="; ".join(parts) + ".")
 
 
 def _judge_language_models(pairs: PairScores) -> Finding:
     ours, printed = _mean_rigid_share(pairs), rigid_share(*PRINTED["gpt"][1:4])
     linear, rigid = of_null(pairs, "linear"), of_null(pairs, "similarity")
     gaps = over_pairs([_of_null(one, "similarity") - _of_null(one, "linear") for one in pairs.values()])
-    return LINEAR_ONLY.judge(
+    return CLAIMS["language-models-align-linearly"].judge(
         linear,
         gaps,
         null=1.0,
@@ -237,7 +155,8 @@ def _judge_language_models(pairs: PairScores) -> Finding:
 
 def _judge_image_models(kind: str, pairs: PairScores) -> Finding:
     rigid, ours = of_null(pairs, "similarity"), _mean_rigid_share(pairs)
-    return RIGID.about(kind=kind, words=KINDS[kind]).judge(
+    claim = CLAIMS["{kind}-pairs-align-rigidly"].about(kind=kind, words=KINDS[kind])
+    return claim.judge(
         rigid,
         ours,
         null=1.0,
@@ -249,7 +168,7 @@ def _judge_image_models(kind: str, pairs: PairScores) -> Finding:
 
 def _judge_autoencoders(kinds: Mapping[str, PairScores]) -> Finding:
     rigid, linear = of_null(kinds["mae"], "similarity"), of_null(kinds["gpt"], "linear")
-    return MATCHES.judge(
+    return CLAIMS["rigid-autoencoders-match-linear-language-models"].judge(
         Estimate(rigid.value - linear.value, rigid.low - linear.high, rigid.high - linear.low),
         null=0.0,
         unless=_premise(kinds["mae"], kinds["gpt"]),
@@ -261,7 +180,7 @@ def _judge_autoencoders(kinds: Mapping[str, PairScores]) -> Finding:
 
 def _judge_widths(pairs: PairScores) -> Finding:
     rigid, linear = of_null(pairs, "similarity"), of_null(pairs, "linear")
-    return WIDTHS.judge(
+    return CLAIMS["different-widths-align"].judge(
         linear,
         null=1.0,
         unless=_premise(pairs),
@@ -280,7 +199,7 @@ def _judge_heads(pairs: PairScores) -> Finding:
         reached.append((null - one["heads"]["heads"]) / (null - fitted) if null > fitted else float("nan"))
     unique = all(one["unique"] for one in heads_of)
     heads = float(np.mean([one["heads"] for one in heads_of]))
-    return FROM_HEADS.judge(
+    return CLAIMS["heads-imply-the-map"].judge(
         over_pairs(reached),
         null=0.0,
         unless=_premise(pairs) if unique else "The heads do not determine all directions.",
@@ -301,38 +220,23 @@ def _judge_training(scores: FamilyScores) -> Finding:
         ratios.append(last / first)
         raw = [number(steps[k]["similarity"]) for k in (0, -1)]
         parts.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
-    return TRAINING.judge(
+    return CLAIMS["training-reduces-the-error"].judge(
         max(ratios, default=float("nan")),
         null=1.0,
         evidence=f"Held-out error as a share of its null, from before the first step to the last: {'; '.join(parts)}.",
     )
 
 
-def make_notes(parameters: Mapping[str, Any], about: Mapping[str, str], scores: FamilyScores) -> tuple[str, ...]:
-    """Where the experiment differs from the paper's."""
-    widths = ", ".join(f"{name} {width}" for name, width in scores["gpt"]["widths"].items())
-    notes = [
-        "The paper compares published pretrained models; ours are small and trained here, each seed on the same "
-        f"data. Language models on the source of Python's standard library ({about['gpt']}); masked autoencoders on "
-        f"{about['mae']}; classifiers on {about['resnet']}, with {parameters['resnet']['width']} channels in the first "
-        "stage instead of the 64 of a ResNet-18. Another version of Python has another standard library.",
-        "The paper prints in-sample errors: maps are fitted and scored on the same rows, which the models were trained "
-        "on. Held-out errors are for rows that neither map nor model has seen; for text, whole files.",
-        "A row is one token of each window, taken after the final norm (language models), the mean over all patches, "
-        "none hidden (masked autoencoders), or the pooled features (classifiers).",
-        "The paper's own numbers do not show that language models are special: a rigid map reaches 78 % of the gain of "
-        "a linear map for Pythia, and 55 % for MAE.",
-        f"Across widths ({widths}) the narrower is zero-padded.",
-        "Maps between layers are differentiated by one token or patch, with the others fixed; for a ResNet by all "
-        "pixels. The final norm of a transformer removes the mean and almost removes the length, so that no map "
-        "through it has the finite bi-Lipschitz constant that Theorem 1 requires; the decoder of a masked autoencoder "
-        "is narrower than its encoder, here as in published ones, so that it loses directions, too. It receives all "
-        "patches, as the representations do, while training shows it a quarter.",
-    ]
+def list_widths(scores: FamilyScores) -> str:
+    """The widths of the language models."""
+    return ", ".join(f"{name} {width}" for name, width in scores["gpt"]["widths"].items())
+
+
+def note_scores(scores: FamilyScores) -> tuple[str, ...]:
+    """What is missing, and what `compare` says of each family."""
+    notes = [f"{KINDS[family]}: {text}" for family, own in scores.items() for text in own["advice"]]
     if "admet" not in scores:
-        notes.append("The graph networks of the data set modelpairs were not found, and are left out.")
-    for family, own in scores.items():
-        notes += [f"{KINDS[family]}: {text}" for text in own["advice"]]
+        notes.insert(0, "The graph networks of the data set modelpairs were not found, and are left out.")
     return tuple(notes)
 
 

@@ -30,7 +30,6 @@ from congruence.parts import Parts
 from congruence.rows.devices import load_torch
 
 EDITION = 3
-CLAIMS = claims.CLAIMS
 DATA = ("mnist", "rooms")  # of the classifier
 SCORED = ("gpt", "mae", "resnet", ADMET)  # "gpt" with the other width
 ON_A_GPU = 4  # tasks at a time while there are trainings
@@ -106,8 +105,8 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
         findings=claims.judge(scores),
         tables=claims.make_tables(scores),
         figures=figures.draw_figures(scores),
-        notes=claims.make_notes(settings, ours["data"], scores),
-        terms=claims.TERMS,
+        words={"about": ours["data"], "widths": claims.list_widths(scores)},
+        notes=claims.note_scores(scores),
     )
 
 

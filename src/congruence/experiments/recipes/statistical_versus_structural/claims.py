@@ -10,7 +10,7 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.document import Table, share
 from congruence.experiments.recipes._isometry import PairError
-from congruence.experiments.recipes.claims import NELSON, Claim, Estimate, Rule, over_pairs
+from congruence.experiments.recipes.claims import Claim, Estimate, over_pairs, read_claims
 from congruence.experiments.recipes.result import RecipeFigure, draw_figure, headline_if_all_hold, number_table
 from congruence.experiments.recipes.statistical_versus_structural import regression
 from congruence.experiments.recipes.statistical_versus_structural.regression import LineFits
@@ -23,143 +23,10 @@ from congruence.result import Finding
 if TYPE_CHECKING:
     from congruence.experiments.recipes.statistical_versus_structural.run import MaskingLevel
 
-ROOT = (-0.6, -0.4)  # an exponent in here counts as 1 / sqrt(n), which is -0.5
-ROUNDING = 1e-9  # fits that differ by less are the same
-AGREE = 0.05  # of the diameter: runs that differ by less from each other, or from the factors, are the same
-APART = 3.0  # an error so many times the distance between runs is not explained by it
-FEW = 0.02  # of the variance left unexplained: the reconstruction counts as perfect
-_ONE, _TWO = (f"{NELSON}, appendix A.1, example {place}" for place in (1, 2))
-_TRIALS = "limits of ours, set after first trials"
-_CODES = "error of codes onto the factors, rigid, range over runs"
-_LOST = "unexplained variance, range over runs"
+
+CLAIMS = read_claims("statistical-versus-structural")
 
 
-def _root(name: str, statement: str, what: str, *more: Rule) -> Claim:
-    return Claim(
-        name, statement, _ONE, (Rule(f"power of n by which {what} decreases", *ROOT), *more), _TRIALS, post_hoc=True
-    )
-
-
-STABLE_LINE = _root(
-    "regression-is-statistically-identifiable",
-    "Example 1: the fitted line is statistically identifiable: it does not depend on the optimiser's starting "
-    "point, and fits to independent data sets converge as 1/√n.",
-    "the distance of two fits",
-    Rule("difference of coefficients between starting points", high=ROUNDING),
-)
-WRONG_LINE = Claim(
-    "regression-truth-is-not-identifiable",
-    "Example 1: the truth is not structurally identifiable: the distance to it does not vanish as n grows.",
-    _ONE,
-    (Rule("smallest distance to the truth over the distance of two fits, with the most rows", low=APART),),
-    _TRIALS,
-    post_hoc=True,
-)
-NEAREST_LINE = _root(
-    "nearest-line-is-identifiable",
-    "Example 1: the nearest linear function is structurally identifiable.",
-    "the distance to the nearest line",
-)
-RIGHT_MODEL = _root(
-    "right-model-finds-the-truth",
-    "Example 1, control: with the right model the same estimator finds the truth.",
-    "the distance to the truth",
-)
-STABLE_CODES = Claim(
-    "masked-codes-are-statistically-identifiable",
-    "Example 2: with imperfect reconstruction, the codes of a masked autoencoder are statistically identifiable.",
-    _TWO,
-    (
-        Rule("rigid error between codes of two runs, range over pairs", high=AGREE),
-        Rule("error between their images, without a map", high=AGREE),
-        Rule(_LOST, low=FEW),
-    ),
-    _TRIALS,
-    post_hoc=True,
-)
-HIDDEN_FACTORS = Claim(
-    "masked-factors-are-not-identifiable",
-    "Example 2: the true factors are not structurally identifiable, because reconstruction is imperfect.",
-    _TWO,
-    tuple(
-        Rule(f"{how} error onto the factors over that between runs, ranges", low=APART) for how in ("rigid", "linear")
-    ),
-    _TRIALS,
-    post_hoc=True,
-)
-APPROXIMATION = Claim(
-    "masked-approximation-is-identifiable",
-    "Example 2: some approximation of the data-generating process is structurally identifiable.",
-    _TWO,
-    (Rule("rigid error onto E[factors | shown] over that onto the factors, ranges over runs", high=0.5),),
-    _TRIALS,
-    post_hoc=True,
-)
-ALL_SHOWN, THREE_SHOWN = (
-    Claim(
-        f"factors-are-recovered-from-{shown}-patches",
-        statement,
-        _TWO,
-        (Rule(_CODES, high=AGREE), Rule(_LOST, high=FEW)),
-        _TRIALS,
-        post_hoc=True,
-    )
-    for shown, statement in (
-        (6, "Example 2, control: with nothing masked, reconstruction is perfect and the factors are recovered."),
-        (
-            3,
-            "Example 2, control: any three patches determine the factors, and masked training that shows three "
-            "recovers them: the cause is imperfect reconstruction, not the mask.",
-        ),
-    )
-)
-CLAIMS = (
-    *(STABLE_LINE, WRONG_LINE, NEAREST_LINE, RIGHT_MODEL),
-    *(STABLE_CODES, HIDDEN_FACTORS, APPROXIMATION, ALL_SHOWN, THREE_SHOWN),
-)
-
-PAPER = {
-    "example 1": {
-        "statistically identifiable": "yes, under the usual assumptions of least squares",
-        "structurally identifiable": "no, not with epsilon = 0",
-        "absolutely identifiable": "no, the data do not come from the model",
-        "nearest linear function structurally identifiable": "yes, with epsilon = 0",
-    },
-    "example 2": {
-        "statistically identifiable": "yes",
-        "structurally identifiable": "no, because of imperfect reconstruction",
-        "some approximation structurally identifiable": "yes; no analytical form is given",
-        "absolutely identifiable": "not necessarily",
-    },
-    "numbers": None,
-}
-NOTES = (
-    "The paper describes both examples in words and prints no numbers, and its formulas were not in the text we had. "
-    "The curve, the images, the network, the sizes and the limits at which a claim holds are ours; the limits were set "
-    "after first trials: "
-    f"codes and images of two runs agree, and factors are recovered, if the error is at most {percent(AGREE)} of the "
-    f"diameter; an error is not explained by the distance between runs if it is {APART:g} times as large; a "
-    f"reconstruction is perfect if at most {percent(FEW)} of the variance is missing; and a power between "
-    f"{number(ROOT[0], 1)} and {number(ROOT[1], 1)} is a square root.",
-    "The second example is about what can be true of a masked autoencoder. We examine one, designed so that the best "
-    "predictions are known in closed form; what holds for it need not hold for all.",
-    "Absolute identifiability, which the paper says fails in the first example and may fail in the second, is a matter "
-    "of definition and is not measured.",
-    "A penalty keeps the decoder near an isometry, because Theorem 1 identifies a code up to a rigid motion only "
-    "there. The code has as many dimensions as there are factors, which is less than E[image | shown patches] needs, "
-    "so no run reaches that exactly.",
-)
-
-TERMS = (
-    ("statistically identifiable", "every training gives the same result, up to a group of maps (Definition 1)."),
-    ("structurally identifiable", "every training gives the truth, up to a group of maps (Definition 2)."),
-    ("held out", "the map is fitted on some rows and scored on others."),
-    ("rigid, linear", "the error left after the best rotation, reflection and shift, or the best linear map."),
-    ("% of the diameter", "a distance divided by that of the two farthest rows of the target. 0 % is a perfect match."),
-    ("null", "the same error after the pairing of rows was destroyed: what unrelated codes would give."),
-    ("E[factors | shown]", "the mean of the factors given the shown patches; no prediction has a lower squared error."),
-    ("stretch", "the largest factor by which the decoder stretches or shrinks short lengths; 1 is an isometry."),
-)
 POINTS = 250  # rows drawn of a scatter
 
 
@@ -189,7 +56,7 @@ def judge_regression(fits: LineFits) -> tuple[Finding, ...]:
     few, many = f"{fits.sizes[0]:g} rows", f"{fits.sizes[-1]:g} rows"
     apart = float(fits.least_to_truth[-1] / fits.between[-1])
     return (
-        STABLE_LINE.judge(
+        CLAIMS["regression-is-statistically-identifiable"].judge(
             between,
             fits.starts,
             evidence=f"Coefficients from 10 starting points differ by {number(fits.starts, 2)}. Two fits differ by "
@@ -197,19 +64,19 @@ def judge_regression(fits: LineFits) -> tuple[Finding, ...]:
             f"If a column is given twice, which violates the assumptions of least squares, coefficients differ by "
             f"{number(fits.doubled, 2)} between starting points, and predictions by {number(fits.doubled_fit, 2)}.",
         ),
-        WRONG_LINE.judge(
+        CLAIMS["regression-truth-is-not-identifiable"].judge(
             apart,
             evidence=f"With {many} the closest of all fits is {number(float(fits.least_to_truth[-1]))} from the "
             f"truth, {number(apart)} times the distance between two fits; the limit in closed form is "
             f"{number(fits.stays)}.",
         ),
-        NEAREST_LINE.judge(
+        CLAIMS["nearest-line-is-identifiable"].judge(
             nearest,
             evidence=f"The distance of a fit to the nearest line, known in closed form, decreases from "
             f"{number(fits.to_nearest[0])} with {few} to {number(fits.to_nearest[-1])} with {many}, as "
             f"{_power(nearest)}.",
         ),
-        RIGHT_MODEL.judge(
+        CLAIMS["right-model-finds-the-truth"].judge(
             right,
             evidence=f"The distance of a + b exp(2x) to the truth decreases from {number(fits.right[0])} with {few} "
             f"to {number(fits.right[-1])} with {many}, as {_power(right)}.",
@@ -228,7 +95,7 @@ def judge_masking(levels: Sequence[MaskingLevel]) -> tuple[Finding, ...]:
     assert hidden.least is not None
     null = min(one.null for one in hidden.codes)
     findings = [
-        STABLE_CODES.judge(
+        CLAIMS["masked-codes-are-statistically-identifiable"].judge(
             codes,
             pictures,
             lost,
@@ -237,7 +104,7 @@ def judge_masking(levels: Sequence[MaskingLevel]) -> tuple[Finding, ...]:
             f"Between runs, codes differ by at most {percent(codes.high)} of the diameter after the best rotation "
             f"(null {percent(null)}), and images, without any map, by {percent(pictures.high)}.",
         ),
-        HIDDEN_FACTORS.judge(
+        CLAIMS["masked-factors-are-not-identifiable"].judge(
             _ratio(rigid, codes),
             _ratio(linear, codes),
             evidence=f"With 2 of 6 patches shown, the best rotation leaves {percent(rigid.low)} of the diameter "
@@ -245,16 +112,16 @@ def judge_masking(levels: Sequence[MaskingLevel]) -> tuple[Finding, ...]:
             f"{len(hidden.rigid)} runs, while runs differ by {percent(codes.high)}. Even the mean of the factors given "
             f"the patches leaves {percent(hidden.least)}.",
         ),
-        APPROXIMATION.judge(
+        CLAIMS["masked-approximation-is-identifiable"].judge(
             _ratio(expected, rigid),
             evidence=f"The distance of the codes to the mean of the factors given the shown patches is "
             f"{percent(expected.high)} of the diameter in the worst run; to the factors themselves it is "
             f"{percent(rigid.low)} in the best run.",
         ),
-        _judge_recovery(ALL_SHOWN, by_visible[6]),
+        _judge_recovery(CLAIMS["factors-are-recovered-from-6-patches"], by_visible[6]),
     ]
     if 3 in by_visible:
-        findings.append(_judge_recovery(THREE_SHOWN, by_visible[3]))
+        findings.append(_judge_recovery(CLAIMS["factors-are-recovered-from-3-patches"], by_visible[3]))
     return tuple(findings)
 
 

@@ -27,7 +27,6 @@ from congruence.experiments.recipes.statistical_versus_structural.regression imp
 from congruence.experiments.training.small_autoencoders import train_masked_autoencoder
 
 EDITION = 1
-CLAIMS = claims.CLAIMS
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {  # 6 and 2 visible patches are needed: all of them, and too few
     "smoke": {"sizes": [100, 1000, 10_000], "draws": 100, "visible": [6, 2], "runs": 3, "rows": 500}
     | {"hidden": 64, "steps": 400, "batch": 128, "learning_rate": 0.02},
@@ -106,7 +105,6 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     findings = (*claims.judge_regression(lines), *claims.judge_masking(levels))
     return Presentation(
         headlines=claims.headline(levels, findings),
-        paper=claims.PAPER,
         findings=findings,
         tables=(claims.regression_table(lines), claims.masking_table(levels)),
         figures=(
@@ -114,8 +112,6 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
             claims.draw_masking(levels),
             claims.draw_codes(*(np.array(ours["codes"][name]) for name in ("one", "other", "true"))),
         ),
-        notes=claims.NOTES,
-        terms=claims.TERMS,
     )
 
 
