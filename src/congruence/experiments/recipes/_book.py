@@ -28,8 +28,9 @@ result folders alone, and a test compares it with them. Each claim has its sourc
 `congruence reproduce verify docs/results/NAME` makes claims, tables and figures again from the numbers kept there.
 
 *holds* and *fails*: the whole 95 % interval lies inside, or outside, the limits of the rule. *ambiguous*: part of it
-does. *unknown*: too few numbers, or a premise fails. A dash: nothing to judge, or not implemented. Ours is the number
-that the rule is about, with its interval in brackets. What we make of it is in [What we learned](learned.md).
+does. *unknown*: too few numbers, a premise fails, or it was not run or implemented; then the row says what is missing
+and what it would take. A dash: nothing to judge. Ours is the number that the rule is about, with its interval in
+brackets. What we make of it is in [What we learned](learned.md).
 """
 
 
@@ -56,8 +57,6 @@ def render_book(folder: Path) -> str:
     for paper in read_catalogue():
         rows = [row for item in paper["items"] for row in _rows(item, found)]
         parts += [f"## {paper['name']}", f"*{paper['title']}*", _table(HEAD, rows)]
-        missing = [f"- **{item['item']}**: {item['open']}" for item in paper["items"] if "open" in item]
-        parts += ["What is missing, and what it would take:", "\n".join(missing)]
     parts += ["## Result folders", _table(("folder", "command", "claims", "verdict"), _folders(results))]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -67,15 +66,18 @@ def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> It
     where = f"`{code}`" if code else "*not implemented*"
     about = f"[{item['about']}](../{page})" if page else item["about"]
     first = (f"**{item['item']}**: {about}<br>{where}", item.get("paper", UNDEFINED))
-    for place, reference in enumerate(item.get("results", ())):
+    rows: list[tuple[str, str]] = []
+    for reference in item.get("results", ()):
         folder, _, name = reference.partition(": ")
         if name not in found.get(folder, {}):
             raise InputError(f"the catalogue names {reference!r}, which is in no result folder")
         one = found[folder][name]
         status = f"[{SIGNS[one['status']]}]({folder}/report.html)<br>{folder}"
-        yield (*(first if place == 0 else ("", "")), f"{one['claim']} **{_measured(one)}**", status)
-    if not item.get("results"):
-        yield (*first, UNDEFINED, UNDEFINED)
+        rows.append((f"{one['claim']} **{_measured(one)}**", status))
+    if "open" in item:
+        rows.append((f"*Missing:* {item['open']}", SIGNS["unknown"]))
+    for place, row in enumerate(rows or [(UNDEFINED, UNDEFINED)]):
+        yield (*(first if place == 0 else ("", "")), *row)
 
 
 def _measured(finding: Mapping[str, Any]) -> str:
