@@ -30,7 +30,7 @@ import numpy as np
 from congruence import ICA, __version__
 from congruence.errors import NotConvergedWarning
 from congruence.experiments.recipes.dictionary_stability import PARAMETERS, language_activations
-from congruence.experiments.recipes.recipe import RecipeJob, find_recipe
+from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.parts import Parts
 from congruence.stats.matching import match
 from ica import amari  # of this folder
@@ -44,8 +44,7 @@ COLUMNS = (
 
 def activations(scale):
     """Token activations of the language model of the recipe at this scale."""
-    recipe = find_recipe("dictionary-stability")
-    job = RecipeJob(recipe, {}, 0, "cpu", PARAMETERS[scale], Parts(Path(), {}), lambda *_: None)
+    job = RecipeJob(0, "cpu", PARAMETERS[scale], Parts(Path(), {}), lambda *_: None)
     return language_activations(job)["rows"]
 
 

@@ -296,12 +296,14 @@ def _held_out_table(kinds: Mapping[str, PairScores]) -> Table:
                 error = one["held_out"][column]["held_out"]
                 mean, low, high = (number(_nan_if_none(error[name])) for name in ("mean", "low", "high"))
                 cells.append(_sortable(f"{mean} ({low}–{high})", error["mean"]))
-            rows.append((names.replace(" ", " → "), *cells, share(_nan_if_none(one["efficiency"]))))
+            own = rigid_share(*(one["held_out"][column]["held_out"]["mean"] for column in COLUMNS[:3]))
+            rows.append((names.replace(" ", " → "), *cells, share(_nan_if_none(one["efficiency"])), share(own)))
         shown = [held_out(pairs, column) for column in COLUMNS]
-        rows.append((f"{KINDS[kind]}, mean", *shown, share(held_out(pairs, "efficiency"))))
-        rows.append((f"{KINDS[kind]}, null", *(mean_null(pairs, column) for column in COLUMNS), None))
+        ends = (share(held_out(pairs, "efficiency")), share(_mean_rigid_share(pairs)))
+        rows.append((f"{KINDS[kind]}, mean", *shown, *ends))
+        rows.append((f"{KINDS[kind]}, null", *(mean_null(pairs, column) for column in COLUMNS), None, None))
     note = "Mean error on rows held out, with 95 % intervals over rows (of text, over files)."
-    return number_table("Held out", ("pair", *HEAD, "efficiency of ICA"), rows, note)
+    return number_table("Held out", ("pair", *HEAD, "efficiency of ICA", "rigid share"), rows, note)
 
 
 def _output_table(kinds: Mapping[str, PairScores]) -> Table:
