@@ -11,6 +11,7 @@ pytest.importorskip("torch")
 
 from congruence.errors import InputError
 from congruence.experiments.recipes import reproduce, verify
+from congruence.experiments.recipes.claims import over_seeds
 from congruence.experiments.recipes.disentanglement import run as method
 from congruence.experiments.recipes.disentanglement import trainings
 from congruence.experiments.recipes.disentanglement.claims import headlines, judge, make_tables
@@ -27,7 +28,6 @@ from congruence.experiments.recipes.disentanglement.scores import (
     keep_reconstructing,
     mean_modularity,
     mean_over_data,
-    mean_over_seeds,
     summarise_spectrum,
 )
 from congruence.experiments.recipes.disentanglement.trainings import ModelVariant
@@ -105,10 +105,10 @@ def test_intervals_are_those_of_student():
 
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.6, 0.1, 5), rng.normal(0.4, 0.2, 4)
-    mean, low, high = mean_over_seeds(a)
+    mean, low, high = over_seeds(a)
     assert mean == pytest.approx(a.mean())
     assert high - mean == pytest.approx(mean - low)
-    assert np.isnan(mean_over_seeds(a[:1])[1])
+    assert np.isnan(over_seeds(a[:1])[1])
 
     def of(values, snapshot):
         one = candidate(seeds=len(values), snapshot=snapshot)

@@ -49,7 +49,9 @@ class Mixing:
 
         1 is an isometry; lower is closer to one. They do not depend on the rotation.
         """
-        return np.array([_constant(np.linalg.svd(self._jacobian(row), compute_uv=False)) for row in z])
+        stretches = np.array([np.linalg.svd(self._jacobian(row), compute_uv=False) for row in z])
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.maximum(stretches[:, 0], 1 / stretches[:, -1]))
 
     def _jacobian(self, z: Array) -> Float:
         """The Jacobian before the rotation, (d, d): a product of I - dial * A diag(sin(B z)) B over the layers."""
@@ -75,11 +77,6 @@ def draw_mixing(d: int, dial: float, seed: int, *, layers: int = LAYERS) -> Mixi
     rng = np.random.default_rng([seed, 11])
     rotations = np.stack([_rotation(d, rng) for _ in range(2 * layers + 1)]).astype(np.float32)
     return Mixing(rotations[0], rotations[1 : layers + 1], rotations[layers + 1 :], float(dial))
-
-
-def _constant(stretches: Array) -> float:
-    most, least = float(stretches[0]), float(stretches[-1])
-    return max(most, 1 / least if least > 0 else math.inf)
 
 
 def _rotation(d: int, rng: np.random.Generator) -> Float:

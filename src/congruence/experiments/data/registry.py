@@ -108,11 +108,8 @@ def is_own_data(data: Any) -> bool:
     """Whether data is given as an object or a path, and not by the name of a data set."""
     if not isinstance(data, str):
         return True
-    return data not in IMAGE_SETS and not is_row_set(data) and (Path(data).exists() or _looks_like_path(data))
-
-
-def _looks_like_path(text: str) -> bool:
-    return "/" in text or "*" in text or Path(text).suffix != ""
+    looks_like_path = "/" in data or "*" in data or Path(data).suffix != ""
+    return data not in IMAGE_SETS and not is_row_set(data) and (looks_like_path or Path(data).exists())
 
 
 def _count(data: Any) -> int:

@@ -25,7 +25,7 @@ from congruence.formatting import UNDEFINED
 from congruence.mixture.agreement import PairSpread
 from congruence.parts import Arrays
 from congruence.rows.devices import full_precision, short_products
-from congruence.stats.intervals import t_interval
+from congruence.stats.intervals import jackknife_interval
 
 MOST = 1000  # components of a prior that is stored
 
@@ -114,12 +114,9 @@ def over_trainings(numbers: Mapping[str, Any], value: Callable[[Mapping[str, Any
     pairs = {(p["source"], p["target"]): v for p in numbers["pairs"] if (v := value(p)) is not None}
     if not pairs:
         return Estimate(*[math.nan] * 3)
-    mean, n = float(np.mean(list(pairs.values()))), len(names)
-    if n < 3:
-        return Estimate(mean, math.nan, math.nan)
-    without = [np.mean([v for ends, v in pairs.items() if name not in ends]) for name in names]
-    pseudo = n * mean - (n - 1) * np.array(without)
-    return Estimate(mean, *t_interval(pseudo))
+    mean, many = float(np.mean(list(pairs.values()))), len(names) > 2
+    left = [float(np.mean([v for ends, v in pairs.items() if name not in ends])) for name in names if many]
+    return Estimate(mean, *jackknife_interval(mean, left))
 
 
 def mean_number(numbers: Mapping[str, Any], name: str) -> float:

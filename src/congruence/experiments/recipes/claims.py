@@ -121,7 +121,7 @@ class Claim:
     statement: str
     source: str  # the paper and the section
     rules: tuple[Rule, ...]
-    margin: str  # where the limits come from
+    margin: str = "no margin: the sign decides"  # where the limits come from
     post_hoc: bool = False  # whether the rule was written, or changed, after numbers were seen
 
     def about(self, **words: object) -> Claim:

@@ -217,7 +217,8 @@ def measure(setting: Setting, truth: Float | None, trained: Sequence[Mapping[str
 
         def statistic(kept: Sequence[int]) -> float:
             pairs = [(i, back[i, j]) for i in kept for j in kept if i != j]
-            return _ratio(sum(above(*pair) for pair in pairs), sum(below(*pair) for pair in pairs))
+            whole = sum(below(*pair) for pair in pairs)
+            return float(sum(above(*pair) for pair in pairs) / whole) if whole > 0 else float("nan")
 
         return estimate(statistic, len(runs))
 
@@ -252,10 +253,6 @@ def estimate(statistic: Callable[[Sequence[int]], float], runs: int) -> Estimate
     left = [statistic([i for i in range(runs) if i != k]) for k in range(runs)]
     value = statistic(range(runs))
     return Estimate(value, *(float(np.clip(end, 0, 1)) for end in jackknife_interval(value, left)))
-
-
-def _ratio(a: float, b: float) -> float:
-    return float(a / b) if b > 0 else float("nan")
 
 
 def judge(measured: Sequence[Shares]) -> tuple[Finding, ...]:

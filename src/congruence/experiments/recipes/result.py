@@ -124,7 +124,11 @@ class RecipeResult(Result):
             "source": self.recipe.source,
             "question": self.recipe.question,
             "headlines": list(self.headlines),
-            "claims": [_claim_numbers(one) for one in self.findings if isinstance(one, Judgement)],
+            "claims": [
+                ClaimNumbers(name=one.name, source=one.source, rule=one.rule, margin=one.margin, post_hoc=one.post_hoc)
+                for one in self.findings
+                if isinstance(one, Judgement)
+            ],
             "paper": dict(self.paper),
             "ours": {"file": NUMBERS},
             "tables": [_table_numbers(table) for table in self.tables],
@@ -225,10 +229,6 @@ def draw_figure(
     from congruence.report.figures.svg import Drawing
 
     return RecipeFigure(name, caption, Drawing(paint, size, key=name, label=label))
-
-
-def _claim_numbers(one: Judgement) -> ClaimNumbers:
-    return {"name": one.name, "source": one.source, "rule": one.rule, "margin": one.margin, "post_hoc": one.post_hoc}
 
 
 def _table_numbers(table: Table) -> TableNumbers:

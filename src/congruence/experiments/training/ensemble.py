@@ -326,13 +326,11 @@ def nearest_orthogonal(weight: Any) -> Any:
         product = inverse @ root
         done = (product - one).abs().amax((-1, -2), keepdim=True) < ENOUGH
         if bool(done.all()):
-            return _polish(weight @ (inverse / size.sqrt()), one)
+            near = weight @ (inverse / size.sqrt())
+            return near @ (
+                1.5 * one - 0.5 * (near.mT @ near)
+            )  # on the matrix itself: free of the rounding of its square
         half = torch.where(done, one, 1.5 * one - 0.5 * product)  # so that no matrix depends on how long others take
         root, inverse = root @ half, half @ inverse
     u, _, vt = torch.linalg.svd(weight, full_matrices=False)
     return u @ vt
-
-
-def _polish(weight: Any, one: Any) -> Any:
-    """One more step on the matrix itself, whose error does not depend on the rounding of the square."""
-    return weight @ (1.5 * one - 0.5 * (weight.mT @ weight))

@@ -76,7 +76,7 @@ def judge(result: DisentanglementScores, seed: int) -> tuple[Finding, ...]:
 
 def _judge_gain(claim: Claim, result: DisentanglementScores, row: str) -> Finding:
     plain, ica = result.rows["AE"], result.rows[row]
-    gap = Estimate(*difference(ica, plain))
+    gap = difference(ica, plain)
     before, after = ica.candidate.values("raw"), ica.candidate.values(ica.way)
     same = ", ".join(f"{number(a, 2)} to {number(b, 2)}" for a, b in zip(before, after, strict=True))
     read = float(ica.candidate.readouts.mean())
@@ -91,7 +91,7 @@ def _judge_gain(claim: Claim, result: DisentanglementScores, row: str) -> Findin
 
 def _judge_against(result: DisentanglementScores, other: ScoreRow) -> Finding:
     ica = result.rows["AE + ICA"]
-    gap = Estimate(*difference(ica, other))
+    gap = difference(ica, other)
     winner = ica.name if gap.value > 0 else other.name
     claim = CLAIMS["{data}: ica-beats-specialised"].about(data=result.data)
     return claim.judge(

@@ -13,6 +13,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.experiments.recipes._isometry import measure_nearness
+from congruence.experiments.recipes.claims import Estimate, over_seeds
+from congruence.experiments.recipes.claims import difference as welch_difference
 from congruence.experiments.recipes.disentanglement.trainings import ICA_WAYS, ImageStudy, ModelVariant, load_snapshots
 from congruence.ica.latents import ACTIVE
 from congruence.maps.matching import strong_mcc
@@ -20,7 +22,6 @@ from congruence.metrics._evaluate import evaluate
 from congruence.metrics._infomec import active_codes, infomec
 from congruence.metrics.factors import factor_columns, read_factors
 from congruence.parts import Arrays
-from congruence.stats.intervals import t_interval
 
 WAYS = ("raw", *ICA_WAYS)  # the codes themselves, and their components
 SCORES = ("infom", "infoe", "infoc")
@@ -92,12 +93,12 @@ class ScoreRow:
         """A score of every seed, (seeds,)."""
         return self.scores[score][:, 0]
 
-    def interval(self, score: str = "infom") -> tuple[float, float, float]:
+    def interval(self, score: str = "infom") -> Estimate:
         """Mean and 95 % interval over seeds or, with one seed, value and 90 % interval over rows."""
         values = self.scores[score]
         if len(values) > 1:
-            return mean_over_seeds(values[:, 0])
-        return float(values[0, 0]), float(values[0, 1]), float(values[0, 2])
+            return over_seeds(values[:, 0])
+        return Estimate(*map(float, values[0]))
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as in result.json."""
@@ -306,7 +307,7 @@ def make_candidates(study: ImageStudy, variant: ModelVariant) -> list[Candidate]
     readouts = [score_readouts(study, variant, number)["infom"] for number in numbers] if is_plain else None
     continuous = "defect" in scores[0]
 
-    def over_seeds(name: str, i: int) -> Float:
+    def stack(name: str, i: int) -> Float:
         return np.array([one[name][i] for one in scores])
 
     candidates = []
@@ -319,14 +320,14 @@ def make_candidates(study: ImageStudy, variant: ModelVariant) -> list[Candidate]
             variant=variant,
             snapshot=i,
             step=step,
-            psnr=float(over_seeds("psnr", i).mean()),
-            scores=over_seeds("scores", i),
+            psnr=float(stack("psnr", i).mean()),
+            scores=stack("scores", i),
             agreement=agreement,
             nearness=nearness,
-            defects=over_seeds("defect", i) if continuous else np.full(variant.seeds, np.nan),
-            active=float(over_seeds("active", i).mean()) if continuous else math.nan,
-            spectrum=over_seeds("spectrum", i).mean(0) if continuous else np.zeros(0),
-            before_sigmoid=over_seeds("before_sigmoid", i).mean(0) if continuous else NOTHING,
+            defects=stack("defect", i) if continuous else np.full(variant.seeds, np.nan),
+            active=float(stack("active", i).mean()) if continuous else math.nan,
+            spectrum=stack("spectrum", i).mean(0) if continuous else np.zeros(0),
+            before_sigmoid=stack("before_sigmoid", i).mean(0) if continuous else NOTHING,
             readouts=np.array([math.nan] if readouts is None else [one[i] for one in readouts]),
         )
         candidates.append(one)
@@ -356,12 +357,7 @@ def choose_by_isometry(candidates: Sequence[Candidate]) -> Candidate:
     return min(keep_reconstructing(candidates), key=lambda one: one.defect)
 
 
-def mean_over_seeds(values: Float) -> tuple[float, float, float]:
-    """Mean and 95 % interval by Student's t, as in the paper; NaN ends for one value."""
-    return float(values.mean()), *t_interval(values, fewest=2)
-
-
-def mean_over_data(values: Sequence[Float]) -> tuple[float, float, float]:
+def mean_over_data(values: Sequence[Float]) -> Estimate:
     """Mean over data sets of the means of their seeds, and a 95 % interval from how seeds differ on each.
 
     NaN ends if no data set has several seeds; one with a single seed is assumed to vary as the others do.
@@ -371,14 +367,14 @@ def mean_over_data(values: Sequence[Float]) -> tuple[float, float, float]:
     mean = float(np.mean([one.mean() for one in values]))
     freedom = sum(len(one) - 1 for one in values)
     if freedom == 0:
-        return mean, math.nan, math.nan
+        return Estimate(mean, math.nan, math.nan)
     variance = sum(float(((one - one.mean()) ** 2).sum()) for one in values) / freedom
     error = math.sqrt(sum(variance / len(one) for one in values)) / len(values)
     half = float(t.ppf(0.975, freedom)) * error
-    return mean, mean - half, mean + half
+    return Estimate(mean, mean - half, mean + half)
 
 
-def difference(first: ScoreRow, second: ScoreRow) -> tuple[float, float, float]:
+def difference(first: ScoreRow, second: ScoreRow) -> Estimate:
     """How much higher the InfoM of one row is than that of another, with a 95 % interval over seeds.
 
     Paired if both rows are of the same trainings, else by Welch's t. A row of one seed is assumed to vary as much as
@@ -387,20 +383,13 @@ def difference(first: ScoreRow, second: ScoreRow) -> tuple[float, float, float]:
     from scipy.stats import t
 
     a, b = first.values(), second.values()
-    if first.candidate is second.candidate or (
-        (first.candidate.variant, first.candidate.snapshot) == (second.candidate.variant, second.candidate.snapshot)
-    ):
-        return mean_over_seeds(a - b)
-    gap = float(a.mean() - b.mean())
-    variances = [float(one.var(ddof=1)) for one in (a, b) if len(one) > 1]
-    if not variances:
-        return gap, math.nan, math.nan
-    errors = [variance / len(one) for variance, one in zip((variances[0], variances[-1]), (a, b), strict=True)]
-    total = sum(errors)
-    if total == 0:
-        return gap, gap, gap
-    freedom = max(len(a), len(b)) - 1.0
-    if len(variances) == 2:
-        freedom = total**2 / sum(error**2 / (len(one) - 1) for error, one in zip(errors, (a, b), strict=True))
-    half = float(t.ppf(0.975, freedom)) * math.sqrt(total)
-    return gap, gap - half, gap + half
+    one, other = first.candidate, second.candidate
+    if one is other or (one.variant, one.snapshot) == (other.variant, other.snapshot):
+        return over_seeds(a - b)
+    gap = welch_difference(a, b)
+    if (len(a) > 1) == (len(b) > 1):
+        return gap
+    several = a if len(a) > 1 else b
+    error = math.sqrt(float(several.var(ddof=1)) * (1 + 1 / len(several)))
+    half = float(t.ppf(0.975, len(several) - 1)) * error
+    return Estimate(gap.value, gap.value - half, gap.value + half)

@@ -24,7 +24,7 @@ from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.parts import Parts
 
-EDITION = 1
+EDITION = 2
 TWO, RING = [0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 _ALL = {"batch": 64, "rate": 0.004, "hidden": 80, "ramp": [0.1, 0.6], "turns": [0.1, 0.2, 0.3, 0.4]}
 # By number of slots: overlaps and steps. `plain` numbers of slots are trained without rotations, too. `degrees` are

@@ -32,6 +32,11 @@ def judge(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Finding, ...
     folded = [one for one in cases if not one.injective]
     wrong = [one for one in cases if one.kind != "right"]
     bent = sum(one.is_bent for one in cases)
+    kinds = [
+        f"{kind}: in {count_unique(some, 'holds')} of {len(some)}, {count_unique(some, 'ambiguous')} ambiguous"
+        for kind in ("one too many", "one too few")
+        for some in [[one for one in wrong if one.kind == kind]]
+    ]
     return (
         CLAIMS["truth-is-unique"].judge(
             share_of([one.unique for one in cases]),
@@ -43,7 +48,7 @@ def judge(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Finding, ...
         ),
         CLAIMS["truth-is-unique-if-misspecified"].judge(
             share_of([one.unique for one in wrong]),
-            evidence="; ".join(_kind_text(wrong, kind) for kind in ("one too many", "one too few")) + ".",
+            evidence="; ".join(kinds) + ".",
         ),
         CLAIMS["minimisers-have-the-true-prior"].judge(
             share_of([one.search_status for one in right]), evidence=_search_text(right)
@@ -78,11 +83,6 @@ def _margin_text(cases: Sequence[LikelihoodCase]) -> str:
             "has hardly any influence"
         )
     return text + (f"; {fails} fail." if fails else ".")
-
-
-def _kind_text(cases: Sequence[LikelihoodCase], kind: str) -> str:
-    some = [one for one in cases if one.kind == kind]
-    return f"{kind}: in {count_unique(some, 'holds')} of {len(some)}, {count_unique(some, 'ambiguous')} ambiguous"
 
 
 def _search_text(cases: Sequence[LikelihoodCase]) -> str:

@@ -299,10 +299,10 @@ def _experiment(job: RecipeJob, trainings: PairTrainings, name: str) -> LeakExpe
     measured = _train(job, trainings, name)
     pairs = measure_pairs(trainings, leaks, measured, job.seed, partial(job.progress, "comparing pairs"))
     kept, limit = keep_converged(pairs, job.parameters["reference"])
-    constants = {
-        name: np.array([_summary(measured[f"{name}-{number}"]) for number in range(len(leaks))])
-        for name in ("exact", "sampled")
-    }
+    constants = {}
+    for kind in ("exact", "sampled"):
+        some = [measured[f"{kind}-{number}"] for number in range(len(leaks))]
+        constants[kind] = np.array([[*np.quantile(one, [0.05, 0.95]), one.mean(), one.max()] for one in some])
     return LeakExperiment(tuple(pairs), tuple(kept), limit, spread_of(trainings), job.seed, constants=constants)
 
 
@@ -310,14 +310,6 @@ def spread_of(trainings: PairTrainings) -> float:
     """The variance per pixel of the images that trainings are measured on."""
     images = trainings.y[np.concatenate(trainings.test_rows)]
     return float(((images - images.mean(0)) ** 2).mean())
-
-
-def _summary(constants: Array) -> list[float]:
-    return [
-        *(float(one) for one in np.quantile(constants, [0.05, 0.95])),
-        float(constants.mean()),
-        float(constants.max()),
-    ]
 
 
 def _train(job: RecipeJob, trainings: PairTrainings, name: str) -> Arrays:

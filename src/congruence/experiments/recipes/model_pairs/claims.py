@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,10 @@ from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
 from congruence.result import Finding, Status, combine, status_above
 
-KINDS = {
-    "gpt": "GPT-NeoX",
-    "wide": "GPT-NeoX, two widths",
-    "mae": "ViT masked autoencoder",
-    "resnet": "ResNet-18",
-    "admet": "graph networks (ADMET)",
-}
-SHORT = {
-    "gpt": "language models",
-    "wide": "those of two widths",
-    "mae": "masked autoencoders",
-    "resnet": "classifiers",
-    "admet": "graph networks",
-}
+KINDS = {"gpt": "GPT-NeoX", "wide": "GPT-NeoX, two widths", "mae": "ViT masked autoencoder"}
+KINDS |= {"resnet": "ResNet-18", "admet": "graph networks (ADMET)"}
+SHORT = {"gpt": "language models", "wide": "those of two widths", "mae": "masked autoencoders"}
+SHORT |= {"resnet": "classifiers", "admet": "graph networks"}
 PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the efficiency of ICA
     "gpt": ("Pythia-160M-0, -1", 0.219, 0.150, 0.131, 0.202, 0.25),
     "mae": ("MAE-timm, -original", 0.197, 0.109, 0.036, 0.145, 0.59),
@@ -111,7 +101,8 @@ def judge(scores: FamilyScores) -> tuple[Finding, ...]:
 
 def _judge_order(kinds: Mapping[str, PairScores]) -> Finding:
     everything = [one for pairs in kinds.values() for one in pairs.values()]
-    falls = [_is_ordered([one["in_sample"][column] for column in COLUMNS[2::-1]]) for one in everything]
+    orders = [[one["in_sample"][column] for column in COLUMNS[2::-1]] for one in everything]
+    falls = [linear < rigid < permutation for linear, rigid, permutation in orders]
     outside = [_order_status(one) for one in everything]
     return CLAIMS["larger-groups-have-smaller-errors"].judge(
         share_of(outside),
@@ -238,11 +229,6 @@ def note_scores(scores: FamilyScores) -> tuple[str, ...]:
     if "admet" not in scores:
         notes.insert(0, "The graph networks of the data set modelpairs were not found, and are left out.")
     return tuple(notes)
-
-
-def _is_ordered(errors: Sequence[float]) -> bool:
-    """Whether linear, rigid and permutation come in this order, from the smallest."""
-    return errors[0] < errors[1] < errors[2]
 
 
 def _mean_rigid_share(pairs: PairScores) -> float:
