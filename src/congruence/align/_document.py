@@ -143,7 +143,7 @@ def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
     if comparison.consensus is not None:
         yield Section("Consensus of the runs", tuple(_consensus(comparison.consensus)))
     single = len(comparison.pairs) == 1
-    detailed = [pair_details(number, pair, groups, single) for number, pair in enumerate(worst, start=1)]
+    detailed = [pair_details(number, pair, comparison, groups) for number, pair in enumerate(worst, start=1)]
     note = (
         f"{len(worst)} of {len(comparison.pairs)} pairs are shown in detail: those with the largest held-out error "
         "after the best rotation and scale."

@@ -69,14 +69,15 @@ class PairMCC:
 class Plane:
     """A sample of rows in the target's principal plane, before and after the best similarity map.
 
-    All arrays have shape (m, 2) and the units of the target; `share` is the share of the target's variance in the
-    plane.
+    The points have shape (m, 2) and the units of the target; `share` is the share of the target's variance in the
+    plane, and `rows`, shape (m,), which of the paired rows they are.
     """
 
     target: Array
     before: Array
     after: Array
     share: float
+    rows: Array
 
 
 @dataclass(frozen=True)
@@ -271,6 +272,7 @@ class Comparison(Result):
     metadata: Mapping[str, Array] = field(default_factory=dict)  # of the first run, each (n,)
     steps: list[float] | None = None  # of checkpoints of one training, one for each run
     consensus: Consensus | None = None  # of all runs, where it was requested
+    color: Array | None = None  # (n,) the column by which figures of rows are coloured
 
     @property
     def verdict(self) -> str:

@@ -101,10 +101,16 @@ def describe(result: FeatureMatch) -> Document:
 
 def _similarity(result: FeatureMatch) -> Iterator[Block]:
     pair = result.pairs[0]
+    first, second = result.dictionaries[:2]
     known = pair.cosine[np.isfinite(pair.cosine)]
     curves = [(one.target, *one.curve()) for one in result.first_pairs]
     figures = (
-        Figure("cosine_histogram", (pair,), "Cosine of each feature with its nearest one", brief=True),
+        Figure(
+            "cosine_histogram",
+            (pair, first.number, second.number),
+            "Cosine of each feature with its nearest one",
+            brief=True,
+        ),
         Figure("share_curve", (curves, LEVELS, pair.least), "Share that comes back, by the required cosine", FLAT),
     )
     yield Grid(figures, "halves")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import io
 from collections.abc import Sequence
 from functools import cache
@@ -34,10 +35,13 @@ def render_html(document: Document) -> str:
     """
     drawn: dict[int, str] = {}
     limits = _Limits(ROWS, DETAILS)
-    page = _render("page.html.j2", document, limits, drawn)
+    script = _read("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    more = {"script": script, "script_hash": f"sha256-{digest}"}  # the only script that the page may run
+    page = _render("page.html.j2", document, limits, drawn, **more)
     while len(page.encode()) > LIMIT and (limits.details > 0 or limits.rows > 1):
         limits = _Limits(max(limits.rows // 2, 1), limits.details // 2)
-        page = _render("page.html.j2", document, limits, drawn)
+        page = _render("page.html.j2", document, limits, drawn, **more)
     return page
 
 
@@ -51,7 +55,7 @@ def _render(template: str, document: Document, limits: _Limits, drawn: dict[int,
     settings = dict(document.settings)
     command, files = settings.pop("command", None), settings.pop("inputs", None)
     environment = _environment()
-    environment.filters["draw"] = lambda figure: _draw(figure, drawn)
+    environment.filters["draw"] = lambda figure: _draw(figure, drawn, hover="script" in more)
     text = environment.get_template(template).render(
         document=document,
         limits=limits,
@@ -122,13 +126,13 @@ def _folded(blocks: Sequence[Block], most: int) -> dict[str, Any]:
     return {"shown": [b for b in blocks if id(b) not in dropped], "left_out": len(dropped)}
 
 
-def _draw(figure: Figure, drawn: dict[int, str]) -> Any:
+def _draw(figure: Figure, drawn: dict[int, str], hover: bool) -> Any:
     from markupsafe import Markup
 
     from congruence.report.figures import drawing
 
     if id(figure) not in drawn:
-        drawn[id(figure)] = drawing(figure).svg()
+        drawn[id(figure)] = drawing(figure).svg(hover)
     return Markup(drawn[id(figure)])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence.formatting import count, elided, number, percent
 from congruence.report.figures.scales import plain_decades
-from congruence.report.figures.svg import ABOVE, GRID, HELD_OUT, INK, LINEAR, MUTED, NULL, Drawing
+from congruence.report.figures.svg import ABOVE, GRID, HELD_OUT, INK, LINEAR, MUTED, NULL, Drawing, add_hover
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,6 +199,8 @@ def _dots(axes: Any, values: Sequence[float], filled: Sequence[bool], names: tup
         at = [i for i, known in enumerate(filled) if bool(known) == sure]
         if at:
             axes.plot(at, [values[i] for i in at], color=HELD_OUT, markerfacecolor=face, **style, label=name)
+    texts = [f"ica{i}, {names[0 if filled[i] else 1].split(',')[0]}: {number(float(x))}" for i, x in enumerate(values)]
+    add_hover(axes, list(enumerate(values)), texts)
 
 
 def _whole_numbers(axes: Any) -> None:

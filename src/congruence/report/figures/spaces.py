@@ -9,8 +9,8 @@ import numpy as np
 
 from congruence.report.figures.svg import ABOVE, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
-_MARKERS = "os^Dv*Ph"
-_COLOURS = (HELD_OUT, LINEAR, INK, SOURCE, ICA, HEAT, NULL, MUTED)
+MARKERS = "os^Dv*Ph"
+COLOURS = (HELD_OUT, LINEAR, INK, SOURCE, ICA, HEAT, NULL, MUTED)
 _POINT: dict[str, Any] = {"markersize": 2.6, "markeredgewidth": 0, "alpha": 0.7, "linestyle": "none"}
 
 
@@ -41,12 +41,12 @@ def latent_space(names: Sequence[str], clouds: Sequence[Any], labels: Any) -> Dr
         for place, cloud in enumerate(clouds):
             points = _in_plane(cloud, labels)
             for state in np.unique(labels):
-                style = _colour(state), _MARKERS[(int(state) if len(names) == 1 else place) % len(_MARKERS)]
+                style = _colour(state), MARKERS[(int(state) if len(names) == 1 else place) % len(MARKERS)]
                 axes.plot(*points[labels == state].T, style[1], color=style[0], **_POINT)
         axes.set(xlabel="latent 0", ylabel="cluster" if np.shape(clouds[0])[1] == 1 else "latent 1")
         if len(names) > 1:
             marks = [
-                Line2D([], [], color=MUTED, marker=_MARKERS[i % len(_MARKERS)], linestyle="none", label=name)
+                Line2D([], [], color=MUTED, marker=MARKERS[i % len(MARKERS)], linestyle="none", label=name)
                 for i, name in enumerate(names)
             ]
             axes.legend(handles=marks, **ABOVE, ncols=3)
@@ -80,7 +80,7 @@ def paint_spaces(
             axes = panels[line, column]
             points = _in_plane(cloud, labels)
             for state in np.unique(labels):
-                marker = _MARKERS[int(state) % len(_MARKERS)]
+                marker = MARKERS[int(state) % len(MARKERS)]
                 axes.plot(*points[labels == state].T, marker, color=_colour(state), **_POINT)
             axes.set_xticks([])
             axes.set_yticks([])
@@ -95,4 +95,4 @@ def _in_plane(cloud: Any, labels: Any) -> Any:
 
 
 def _colour(state: Any) -> str:
-    return _COLOURS[int(state) % len(_COLOURS)]
+    return COLOURS[int(state) % len(COLOURS)]
