@@ -179,8 +179,8 @@ def test_many_rows_that_lie_far_away_are_a_part_of_the_figure(make_pair, make_pl
     [
         (np.arange(300) % 3, ["0", "1", "2"]),
         (np.array([f"p{i % 12}" for i in range(300)]), [f"p{i}" for i in (0, 1, 2, 3, 4, 5, 6)] + ["other"]),
-        (np.linspace(0, 1, 300) ** 2, ["0 to 0.0277", "0.0277 to 0.111", "0.111 to 0.249", "0.249 to 0.443"]),
-        (np.where(np.arange(300) < 250, np.arange(300.0), np.nan), ["0 to 49.8"]),
+        (np.linspace(0, 1, 300) ** 2, ["0 to 0.02769", "0.02769 to 0.1107", "0.1107 to 0.2492", "0.2492 to 0.4430"]),
+        (np.where(np.arange(300) < 250, np.arange(300.0), np.nan), ["0 to 49.75"]),
     ],
 )
 def test_planes_are_coloured_by_a_column(pair, values, expected):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence.document import label_cell
 from congruence.formatting import count, elided, fixed, number, percent
 from congruence.maps._names import has_null, ordered_groups
 from congruence.report.figures.scales import far_apart, plain_decades
@@ -191,9 +192,9 @@ def _shades(values: Any) -> list[tuple[str, Any]]:
     if values.dtype.kind in "iuf" and len(np.unique(values)) > SHADES:
         edges = np.unique(np.nanquantile(values, np.linspace(0, 1, PARTS + 1)))
         place = np.clip(np.searchsorted(edges, values, "right") - 1, 0, len(edges) - 2)
-        parts = [(f"{number(a)} to {number(b)}", place == i) for i, (a, b) in enumerate(pairwise(edges))]
-        known = ~np.isnan(values.astype(float))
-        parts = [(name, rows & known) for name, rows in parts]
+        place[np.isnan(values.astype(float))] = -1
+        ends = pairwise(label_cell(edge).text for edge in edges)
+        parts = [(f"{low} to {high}", place == i) for i, (low, high) in enumerate(ends)]
     else:
         words = values.astype(str)
         names, counts = np.unique(words, return_counts=True)
