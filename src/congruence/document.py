@@ -202,6 +202,14 @@ class Document:
         return next((b for b in self.blocks() if isinstance(b, Figure) and b.brief), None)
 
 
+def document_of(result: Any, question: str, *, about: str | None = None, **more: Any) -> Document:
+    """The document of a result, with its headlines, status, notes and settings; `about` is put into its title."""
+    headline, *details = result.headlines
+    title = {} if about is None else {"title": f"{about}: {headline}" if about else headline}
+    common = {"details": details, "status": result.status, "notes": result.notes, "settings": result.settings}
+    return Document(question, headline, **(common | title | more))
+
+
 def walk(blocks: Sequence[Block]) -> Iterator[Block]:
     """All blocks, including nested ones."""
     for block in blocks:

@@ -134,8 +134,8 @@ class Result:
     if TYPE_CHECKING:  # fields or properties of the subclasses
 
         @property
-        def verdict(self) -> str:
-            """The answer in one or two sentences."""
+        def headlines(self) -> tuple[str, ...]:
+            """The sentences of the answer; the first can stand alone."""
 
         @property
         def findings(self) -> tuple[Finding, ...]:
@@ -148,6 +148,11 @@ class Result:
         @property
         def settings(self) -> Mapping[str, Any]:
             """The options, the seed, the input files and, on the command line, the command."""
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a few sentences."""
+        return " ".join(self.headlines)
 
     @property
     def status(self) -> Status:

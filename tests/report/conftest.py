@@ -612,7 +612,7 @@ def page_of(result):
 def page_without_figures(result):
     """The page with empty figures: matplotlib takes nearly all of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Drawing, "svg", lambda self, hover: f'<svg aria-label="{html.escape(self.label)}"></svg>')
+        patch.setattr(Drawing, "svg", lambda self, hover=False: f'<svg aria-label="{html.escape(self.label)}"></svg>')
         return page_of(result)
 
 

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from congruence.align._rows_section import row_texts
 from congruence.align.similarities import MEASURES, SimilarityScore
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Details,
-    Figure,
-    Grid,
-    Heading,
-    Table,
-    Text,
-    badge,
-    share,
-    shares,
-)
+from congruence.document import Block, Cell, Column, Details, Figure, Grid, Heading, Table, Text, badge, share, shares
 from congruence.document import facts as fact_table
 from congruence.formatting import UNDEFINED, fixed, number, percent
 

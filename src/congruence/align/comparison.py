@@ -275,11 +275,6 @@ class Comparison(Result):
     color: Array | None = None  # (n,) the column by which figures of rows are coloured
 
     @property
-    def verdict(self) -> str:
-        """The answer in one or two sentences."""
-        return " ".join(self.headlines)
-
-    @property
     def findings(self) -> tuple[Finding, ...]:
         """One finding for each pair: is the difference only a rotation and a scale?"""
         return tuple(pair.verdict.finding for pair in self.pairs)

@@ -153,11 +153,6 @@ class DecoderExamination(Result):
         kind = "" if bound.certified else " (an estimate from sampled constants)"
         return f"If its open premises hold ({unknown}), Theorem 1 implies that {trainings} differ by {share}{kind}."
 
-    @property
-    def verdict(self) -> str:
-        """How much the decoder stretches, and what Theorem 1 implies."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[str, Finding]:
         """The conclusions and their premises by name."""
         return {finding.name: finding for finding in (*self.findings, *self.premises)}

@@ -79,19 +79,15 @@ GLOSSARY = (
 def describe(examination: MechanismExamination) -> doc.Document:
     """Return the document of a mechanism examination."""
     profile, tolerance, model = examination.profile, examination.check.tolerance, examination.disentanglement
-    headline, *details = examination.headlines
     claim, remark = "Does a theorem identify the blocks?", REMARKS[examination.strongest.strength]
     if model is not None:
         claim = "Are blocks identified and codes disentangled?"
         remark = f"codes at the points: {model.local.status}; over the domain: {model.everywhere.status}"
-    return doc.Document(
-        question="Do the factors act on separate parts of the observation?",
-        headline=headline,
-        details=details,
+    return doc.document_of(
+        examination,
+        "Do the factors act on separate parts of the observation?",
         claim=claim,
-        status=examination.status,
         remark=remark,
-        notes=examination.notes,
         sections=tuple(_sections(examination)),
         glossary=GLOSSARY,
         settings={
@@ -100,7 +96,7 @@ def describe(examination: MechanismExamination) -> doc.Document:
             "outputs per point": int(np.prod(profile.output_shape)),
             "supports are constant for tolerances": f"from {number(tolerance.low, 2)} to {number(tolerance.high, 2)}",
         },
-        title=f"Mechanism: {headline}",
+        about="Mechanism",
     )
 
 

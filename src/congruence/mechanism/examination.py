@@ -161,11 +161,6 @@ class MechanismExamination(Result):
                     return f"The decoder has {len(parts.dims)} parts of type {parts.type}, but its latents mix them."
         return f"No theorem is known to identify the blocks {self.blocks_text}."
 
-    @property
-    def verdict(self) -> str:
-        """Which theorem identifies the blocks, which criteria hold, and what follows for a model."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[str, Finding | Criterion]:
         """The findings, the conclusions of the theorems and the criteria, by name."""
         return {**{one.name: one for one in self.findings}, **self.check.parts()}

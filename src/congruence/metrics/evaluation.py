@@ -274,11 +274,6 @@ class Evaluation(Result):
         return tuple(sentences)
 
     @property
-    def verdict(self) -> str:
-        """How many factors have a code of their own, and which do not."""
-        return " ".join(self.headlines)
-
-    @property
     def findings(self) -> tuple[Finding, ...]:
         """One finding: does each factor have a code of its own? It is ambiguous where only some have."""
         own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)

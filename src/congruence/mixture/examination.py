@@ -190,11 +190,6 @@ class MixtureExamination(Result):
         counts = (f"row {row} in {reached[row]}" if row else f"none in {reached[0]}" for row in sorted(reached))
         return f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
 
-    @property
-    def verdict(self) -> str:
-        """The identified parts, and the agreement of the runs."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[Any, Finding | PairAgreement]:
         """The findings by name and by (run, name), and the ordered pairs by (source, target)."""
         parts: dict[Any, Finding | PairAgreement] = {finding.name: finding for finding in self.findings}

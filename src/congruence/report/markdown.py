@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from congruence.document import (
-    Block,
-    Cell,
-    Details,
-    Document,
-    Findings,
-    Grid,
-    Group,
-    Heading,
-    Notes,
-    Table,
-    Text,
-    as_cell,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Details, Document, Findings, Grid, Group, Heading, Notes, Table, as_cell
 from congruence.formatting import setting
 from congruence.report.html import MARKS
 from congruence.result import versions
@@ -54,7 +42,7 @@ def _parts(document: Document) -> Iterator[str]:
 
 def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
     for block in blocks:
-        if isinstance(block, Text):
+        if isinstance(block, doc.Text):
             status = f" **{MARKS[block.status]} {block.status}**" if block.status else ""
             yield (f"**{block.strong}** " if block.strong else "") + block.text + status
         elif isinstance(block, Table):

@@ -112,11 +112,6 @@ class RecipeResult(Result):
     folder: Path | None = None
     reused: bool = False
 
-    @property
-    def verdict(self) -> str:
-        """The answer in one or two sentences."""
-        return " ".join(self.headlines)
-
     def numbers(self) -> RecipeNumbers:
         """The numbers of the paper, ours, all tables, the files of the figures and the glossary."""
         return {
