@@ -128,7 +128,7 @@ def conclude(name: str, claim: str, premises: Sequence[Finding], **more: Any) ->
 class Result:
     """The result of a verb. Subclasses are frozen dataclasses with the fields below and further data.
 
-    They implement `numbers` (the data of the JSON), `rows` (one row of the tidy table at a time) and `document`.
+    They implement `numbers` (the data of the JSON) and `rows` (one row of the tidy table at a time).
     """
 
     if TYPE_CHECKING:  # fields or properties of the subclasses
@@ -168,8 +168,12 @@ class Result:
         raise NotImplementedError
 
     def document(self) -> Document:
-        """The result as headline, tables, figures and glossary, for any renderer."""
-        raise NotImplementedError
+        """The result as headline, tables, figures and glossary, for any renderer.
+
+        By default, what the function `describe` in the file ``_document.py`` beside that of the class returns.
+        """
+        room = type(self).__module__.rpartition(".")[0]
+        return cast("Document", import_module(f"{room}._document").describe(self))
 
     def parts(self) -> Mapping[Any, Any]:
         """The values of ``result[key]`` by key: the findings, unless a subclass overrides it."""

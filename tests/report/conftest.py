@@ -412,7 +412,7 @@ def reproduction_by_hand(
         ours={"mean": 0.25},
         tables=(number_table("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),),
         figures=(
-            RecipeFigure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),
+            RecipeFigure("line", "A line.", Drawing(_many_ticks, (500, 300), "a line from 0 to 1", "toy", panels=True)),
         ),
         notes=notes,
         terms=(("mean", "the sum over the count"),),

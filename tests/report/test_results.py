@@ -83,6 +83,17 @@ def test_the_main_figure_is_drawn_on_axes(make_result):
         result.plot("axes")
 
 
+def test_the_main_figure_is_drawn_on_axes_of_the_caller(result_name, results):
+    figure, ax = pyplot.subplots()
+    if result_name in ("training", "reproduction"):  # which have several panels
+        with pytest.raises(InputError, match=r"several panels: call plot\(\) without ax"):
+            results[result_name]().plot(ax)
+    else:
+        assert results[result_name]().plot(ax) is ax
+        assert ax.has_data()
+    pyplot.close(figure)
+
+
 def test_no_verb_lacks_a_figure(results):
     """The result of every verb is among those whose `plot` the test above draws."""
     public = [getattr(congruence, name) for name in congruence.__all__]

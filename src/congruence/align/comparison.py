@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
     from congruence.align._distortion import Distortion
     from congruence.align.similarities import SimilarityScore
-    from congruence.document import Document
     from congruence.maps.dependence import Dependence
 
 ROUNDING = 1e-6  # of float32, as a share of the diameter
@@ -372,12 +371,6 @@ class Comparison(Result):
                     "n": pair.n,
                     "diameter": pair.diameter,
                 }
-
-    def document(self) -> Document:
-        """Headline, table of pairs, figures of each pair, and the rows that differ most."""
-        from congruence.align._document import describe
-
-        return describe(self)
 
     def to_latex(self, path: str | Path | None = None) -> str:
         r"""Return a booktabs table of held-out errors with R² in parentheses, and write it to `path` if given."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Result")
 SUFFIXES = {"report": (".html", ".htm"), "json": (".json",), "csv": (".csv",), "markdown": (".md",), "latex": (".tex",)}
+RENDERED = tuple(SUFFIXES)
 SUFFIXES["junit"] = (".xml",)
 
 
@@ -44,10 +45,9 @@ class Outputs:
     quiet: bool = option(False, "Print no table and no progress.", panel=OUTPUT, flag="--quiet/-q")
 
     def files(self) -> dict[str, Path]:
-        """The requested outputs, by the name of their flag."""
-        return {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if isinstance(getattr(self, f.name), Path)
-        }
+        """The requested renderings of the result, by the name of their flag."""
+        named = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: path for name, path in named.items() if isinstance(path, Path) and name in RENDERED}
 
 
 class _Quiet(Protocol):

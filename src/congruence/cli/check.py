@@ -26,10 +26,6 @@ class CheckOutputs(cli.Outputs):
 
     junit: Path | None = option(None, "Write the gates as JUnit XML.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the JUnit file, which tells of the gates."""
-        return {name: path for name, path in super().files().items() if name != "junit"}
-
 
 @cli.command
 def check(

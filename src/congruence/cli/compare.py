@@ -36,10 +36,6 @@ class CompareOutputs(cli.Outputs):
     latex: Path | None = option(None, "Write the table as LaTeX.", panel=OUTPUT)
     rows_out: Path | None = option(None, "Write the rows, by decreasing disagreement, as a table.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the table of rows."""
-        return {name: path for name, path in super().files().items() if name != "rows_out"}
-
 
 @cli.command
 def compare(

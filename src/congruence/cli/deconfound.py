@@ -24,10 +24,6 @@ class DeconfoundOutputs(cli.Outputs):
     out: Path | None = option(None, "Write the embedding under one condition as a table.", panel=OUTPUT)
     write_back: bool = option(False, "Write that embedding into obsm of the .h5ad file itself.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the embedding."""
-        return {name: path for name, path in super().files().items() if name != "out"}
-
 
 @cli.command
 def deconfound(

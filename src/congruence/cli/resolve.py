@@ -36,10 +36,6 @@ class ResolveOutputs(cli.Outputs):
     out: Path | None = option(None, "Write the components as a table.", panel=OUTPUT)
     model: Path | None = option(None, "Write the fitted model for --apply (safetensors).", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """The renderings of the result."""
-        return {name: path for name, path in super().files().items() if name not in ("out", "model")}
-
 
 @cli.command
 def resolve(

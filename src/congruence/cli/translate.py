@@ -25,10 +25,6 @@ class FitOutputs(cli.Outputs):
 
     map: Path | None = option(None, "Write the translator (.safetensors), for 'translate apply'.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the translator."""
-        return {name: path for name, path in super().files().items() if name != "map"}
-
 
 @app.command()
 @cli.command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from congruence.maps.groups import fit_map
 from congruence.options import takes
 from congruence.progress import Progress
 from congruence.result import Finding, Result, Status, conclude
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 _ROUNDING = 1e-6  # of the diameter
 _GROUPS: Mapping[UpTo, str] = {"rigid": "a rigid motion", "similarity": "a rigid motion and a scale"}
@@ -174,12 +171,6 @@ class DecoderExamination(Result):
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each point, in the order of the latents."""
         yield from self.stretch.table()
-
-    def document(self) -> Document:
-        """Constants, their distribution, the bounds of Theorem 1 and its premises."""
-        from congruence.decoder._document import describe
-
-        return describe(self)
 
 
 @takes(DecoderOptions)

@@ -354,8 +354,7 @@ def _structural(result: Evaluation) -> Iterator[Block]:
         "contain the factors, rotated; if only a linear map does, they are also sheared.",
         muted=True,
     )
-    options = {"key": f"structural {result.name!r}", "about": "from the codes to the factors"}
-    ladder = Figure("groups_ladder", (groups,), options=options)
+    ladder = Figure("groups_ladder", (groups, "from the codes to the factors"))
     columns = (Column("up to", "text"), Column("of chance"), Column("held out"), Column("null"), Column("largest"))
     rows = [
         (

@@ -17,7 +17,6 @@ from congruence.metrics._structural import StructuralNearness
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
-    from congruence.document import Document
     from congruence.maps.dependence import Dependence
 
 FEWEST_ROWS = 20  # on which codes are judged
@@ -330,9 +329,3 @@ class Evaluation(Result):
         if self.compared:
             numbers["compared"] = [dict(one.numbers()) for one in self.compared]
         return numbers
-
-    def document(self) -> Document:
-        """Headline, heat maps, scores, factors, codes and, for a model of images, its pictures."""
-        from congruence.metrics._document import describe
-
-        return describe(self)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -36,9 +36,6 @@ from congruence.result import Finding, Result, Status, recorded
 from congruence.tables import as_table
 from congruence.tables.inputs import pair_tables
 from congruence.tables.table import as_labels
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 _PAIR_COLUMNS = (
     "source",
@@ -219,12 +216,6 @@ class MixtureExamination(Result):
             numbers = pair.to_dict()
             values = {**numbers, **numbers["mcc"]}
             yield {name: values[name] for name in _PAIR_COLUMNS}
-
-    def document(self) -> Document:
-        """Hierarchy, assumptions with their evidence, theorems, latent spaces, and the agreement of runs."""
-        from congruence.mixture._document import describe
-
-        return describe(self)
 
 
 @takes(MixtureOptions)

@@ -19,7 +19,6 @@ from congruence.formatting import number
 from congruence.result import Finding, Result
 
 if TYPE_CHECKING:
-    from congruence.document import Document
     from congruence.experiments.recipes.recipe import Recipe
     from congruence.report.figures.svg import Drawing
 
@@ -144,12 +143,6 @@ class RecipeResult(Result):
                 **{name: getattr(finding, name, "") for name in ("source", "rule", "margin", "post_hoc")},
             }
 
-    def document(self) -> Document:
-        """The claims with their evidence, the figures, the tables and the notes."""
-        from congruence.experiments.recipes._document import describe
-
-        return describe(self)
-
 
 def with_interval(value: float, low: float, high: float) -> str:
     """A value and its interval in a sentence: 0.52 (0.41 to 0.63)."""
@@ -217,7 +210,7 @@ def draw_figure(
     """A figure that `paint` draws on a matplotlib figure; `label` is for screen readers."""
     from congruence.report.figures.svg import Drawing
 
-    return RecipeFigure(name, caption, Drawing(paint, size, key=name, label=label))
+    return RecipeFigure(name, caption, Drawing(paint, size, label, name, panels=True))
 
 
 def _claim_numbers(one: Judgement) -> ClaimNumbers:

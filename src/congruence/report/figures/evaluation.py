@@ -59,9 +59,7 @@ def factor_code_map(matrix: Any, factors: Sequence[str], codes: Sequence[str], w
     return Drawing(
         paint,
         (side + 170, tall * len(factors) + (90 if printed and name > cell else 50)),
-        key=f"{what} {list(factors)!r} {list(codes)!r}",
         label=f"{what} of {len(codes)} codes and {len(factors)} factors, as colours",
-        on_axes=True,
     )
 
 
@@ -99,7 +97,7 @@ def factor_scatter(factor: Any, code: Any, kind: str, levels: Sequence[str], nam
 
     how = f"{len(values)} values" if in_lines else f"from {number(float(values[0]))} to {number(float(values[-1]))}"
     label = f"{names[0]} ({how}) against {names[1]}, {len(code)} rows"
-    return Drawing(paint, (205, 190), key=f"scatter {names!r}", label=label, on_axes=True)
+    return Drawing(paint, (205, 190), label=label)
 
 
 def _lines(axes: Any, code: Any, factor: Any, values: Any, levels: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.formatting import number, percent
+from congruence.report.figures.scales import outline
 from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE, Drawing, add_hover
 
 if TYPE_CHECKING:
@@ -32,10 +33,9 @@ def cosine_histogram(pair: PairMatch, source: Any, target: Any) -> Drawing:
     def paint(axes: Any) -> None:
         for values, colour, name in ((pair.nearest_cosine, HELD_OUT, pair.target), (null, NULL, "null dictionary")):
             heights = 100 * np.histogram(values, edges)[0] / len(values)
-            steps = np.repeat([0, *heights, 0], 2)[1:-1]
-            axes.fill_between(np.repeat(edges, 2), steps, color=colour, alpha=0.25, linewidth=0)
+            axes.stairs(heights, edges, color=colour, alpha=0.25, fill=True)
             dashes = (None, None) if colour == HELD_OUT else (3, 1.4)
-            axes.plot(np.repeat(edges, 2), steps, color=colour, linewidth=1.8, dashes=dashes, label=name)
+            outline(axes, heights, edges, color=colour, linewidth=1.8, dashes=dashes, label=name)
         axes.axvline(pair.least, color=INK, linewidth=1.5, dashes=(5, 2), label=f"required: {number(pair.least)}")
         depth = -0.05 * axes.get_ylim()[1]
         at = cosines[marked]
@@ -48,7 +48,7 @@ def cosine_histogram(pair: PairMatch, source: Any, target: Any) -> Drawing:
 
     summary = f"median {number(float(np.median(pair.nearest_cosine)))}, of a null {number(float(np.median(null)))}"
     label = f"Largest cosine of each feature of {pair.source} with one of {pair.target}: {summary}"
-    return Drawing(paint, (462, 300), key=f"cosines {pair.source!r} {pair.target!r}", label=label, on_axes=True)
+    return Drawing(paint, (462, 300), label=label)
 
 
 def _feature_text(pair: PairMatch, i: int, source: Any, target: Any) -> str:
@@ -76,4 +76,4 @@ def share_curve(
     at = int(np.searchsorted(levels, least))
     summary = ", ".join(f"{name} {percent(found[min(at, len(found) - 1)])}" for name, found, _ in curves)
     label = f"Share of features matched by required cosine; at {number(least)}: {summary}"
-    return Drawing(paint, (462, 300), key=f"shares {[c[0] for c in curves]!r}", label=label, on_axes=True)
+    return Drawing(paint, (462, 300), label=label)

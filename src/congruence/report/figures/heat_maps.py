@@ -54,9 +54,7 @@ def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) 
     return Drawing(
         paint,
         (side + 170, side + (140 if printed else 190)),
-        key=f"heat map {group} {runs!r}",
         label=f"Held-out error up to {group} between {len(runs)} runs: at most {percent(top)} of {unit}",
-        on_axes=True,
     )
 
 
@@ -132,7 +130,6 @@ def layer_picture(layers: LayerComparison, most: int = 60) -> Drawing:
         key=f"layers {layers.measure} {rows!r} {columns!r}",
         label=f"Nearness of {len(rows)} layers of {layers.source} to {len(columns)} of {layers.target}: "
         f"{layers.verdict}",
-        on_axes=True,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from congruence.document import label_cell
 from congruence.formatting import count, elided, fixed, number, percent
 from congruence.maps._names import has_null, ordered_groups
-from congruence.report.figures.scales import far_apart, plain_decades
+from congruence.report.figures.scales import far_apart, outline, plain_decades
 from congruence.report.figures.spaces import COLOURS, MARKERS
 from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, LINEAR, MUTED, NULL, SOURCE, Drawing, add_hover
 
@@ -45,14 +45,10 @@ def ladder(pair: Pair) -> Drawing:
     held-out number and R². The held-out mark carries its 95 % interval. Without a null, errors are in % of the target's
     diameter; where the raw difference is then far above everything else, its mark becomes an arrow at the top.
     """
-    return groups_ladder(
-        pair.groups,
-        key=f"ladder {pair.source!r} {pair.target!r}",
-        about=f"from {pair.source} to {pair.target}",
-    )
+    return groups_ladder(pair.groups, f"from {pair.source} to {pair.target}")
 
 
-def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Drawing:
+def groups_ladder(groups: Mapping[str, Nearness], about: str) -> Drawing:
     """Draw the ladder of any groups; `about` names the pair in the text for screen readers."""
     names = ordered_groups(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
@@ -85,9 +81,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
     return Drawing(
         paint,
         (535, 346),
-        key=key,
         label=f"Held-out error left after the best map of each group, as a share of {unit}, {about}: {summary}",
-        on_axes=True,
     )
 
 
@@ -182,8 +176,8 @@ def planes(pair: Pair, texts: Sequence[str] = (), color: tuple[str, Any] | None 
     return Drawing(
         paint,
         (800, 400 * tall + 75 + (22 * -(-len(shades) // 4) if color else 0)),
-        key=f"planes {pair.source!r} {pair.target!r}",
         label=f"Rows of {pair.source} and {pair.target} in the plane of the target, before and after{by}{left_out}",
+        panels=True,
     )
 
 
@@ -265,13 +259,11 @@ def error_histogram(pair: Pair) -> Drawing:
     samples = {name: errors for name, errors in samples.items() if len(errors)}
     bins, log = _bins(list(samples.values()), 100.0 if judged else math.nan)
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
+    def paint(axes: Any) -> None:
         for name, errors in samples.items():
             colour, dashes = HISTOGRAM.get(name, (HELD_OUT, (None, None)))
             counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
-            steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
-            axes.plot(np.repeat(bins, 2), steps, color=colour, dashes=dashes, linewidth=2, label=name)
+            outline(axes, 100 * counts / len(errors), bins, color=colour, dashes=dashes, linewidth=2, label=name)
         if judged:
             axes.axvline(100, color=NULL, linewidth=2, dashes=(1, 1.2), label="chance")
         axes.set(xscale="log" if log else "linear", xlim=(bins[0], 1.02 * bins[-1]), ylabel="% of rows")
@@ -282,12 +274,11 @@ def error_histogram(pair: Pair) -> Drawing:
         if log:
             plain_decades(axes.xaxis, bins[0], bins[-1])
         if samples:
-            figure.legend(loc="outside upper left", ncols=2)
+            axes.legend(**ABOVE, ncols=2)
 
     return Drawing(
         paint,
         (388, 330),
-        key=f"histogram {pair.source!r} {pair.target!r}",
         label=f"Histogram of the held-out error of single rows, from {pair.source} to {pair.target}",
     )
 
@@ -339,8 +330,6 @@ def gains(pair: Pair) -> Drawing:
     return Drawing(
         paint,
         (535, 300),
-        key=f"gains {pair.source!r} {pair.target!r}",
         label=f"Log gains of {found.tested} directions from {pair.source} to {pair.target}: at most "
         f"{number(found.largest, 2)} in size, margin {found.margin:g}",
-        on_axes=True,
     )

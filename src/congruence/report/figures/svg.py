@@ -92,23 +92,22 @@ class Drawing:
     Parameters
     ----------
     paint : callable
-        Draws on a `matplotlib.figure.Figure` (or, if `on_axes`, on its only axes) with the colours of this module.
+        Draws on matplotlib axes (or, if `panels`, on a `matplotlib.figure.Figure`) with the colours of this module.
     size : (width, height)
         In CSS pixels, at which text has the sizes of `STYLE`.
-    key : str
-        The kind of the figure and the names of its runs. Ids in the SVG start with a digest of it, so that figures with
-        different keys can share a page.
     label : str
-        Text for screen readers.
-    on_axes : bool, default False
-        Whether the figure has a single set of axes, so that it can be drawn on axes of the caller.
+        Text for screen readers, different from those of other figures of the page.
+    key : str, default the label
+        Ids in the SVG start with a digest of it, so that figures can share a page.
+    panels : bool, default False
+        Whether the figure has several panels, so that it cannot be drawn on axes of the caller.
     """
 
     paint: Callable[[Any], None]
     size: tuple[float, float]
-    key: str
     label: str
-    on_axes: bool = False
+    key: str = ""
+    panels: bool = False
 
     def svg(self, hover: bool = False) -> str:
         """Return the figure as an inline SVG element, with `hover` with the texts of its points for a page."""
@@ -116,13 +115,13 @@ class Drawing:
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-        digest = hashlib.sha256(self.key.encode()).hexdigest()[:8]
+        digest = hashlib.sha256((self.key or self.label).encode()).hexdigest()[:8]
         out = io.StringIO()
         with style.context(["default", STYLE | {"svg.hashsalt": digest}]), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")  # measured with our font, shown with the reader's
             layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.09)
             figure = Figure(figsize=(self.size[0] / 72, self.size[1] / 72), layout=layout)
-            self.paint(figure.subplots() if self.on_axes else figure)
+            self.paint(figure if self.panels else figure.subplots())
             figure.savefig(out, format="svg", metadata={"Date": None})
         return _inline(out.getvalue(), f"f{digest}", self.label, _hover_attribute(figure) if hover else "")
 
@@ -133,7 +132,7 @@ class Drawing:
         with style.context(STYLE | {"figure.facecolor": PALETTE["page"][0], "savefig.facecolor": PALETTE["page"][0]}):
             if ax is None:
                 figure = pyplot.figure(figsize=(self.size[0] / 72, self.size[1] / 72), layout="constrained")
-                self.paint(figure.add_subplot() if self.on_axes else figure)
+                self.paint(figure if self.panels else figure.add_subplot())
                 for axes in figure.axes:
                     _recolour(axes)
                 for legend in figure.legends:
@@ -141,7 +140,7 @@ class Drawing:
                 return figure.axes[0]
             if not (hasattr(ax, "plot") and hasattr(ax, "figure")):
                 raise InputError(f"ax must be one set of matplotlib axes, not {type(ax).__name__}")
-            if not self.on_axes:
+            if self.panels:
                 raise InputError("this figure has several panels: call plot() without ax")
             self.paint(ax)
             _recolour(ax)
