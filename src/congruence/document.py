@@ -37,6 +37,11 @@ class Cell:
     image: Image | None = None
     figure: Figure | None = None  # a small drawing, such as a score on its range
 
+    @property
+    def drawn(self) -> bool:
+        """Whether the cell holds an image or a figure, which text cannot show."""
+        return self.image is not None or self.figure is not None
+
 
 @dataclass(frozen=True)
 class Column:

@@ -50,6 +50,16 @@ class Outputs:
         return {name: path for name, path in named.items() if isinstance(path, Path) and name in RENDERED}
 
 
+def argument(help: str, *, metavar: str | None = None) -> Any:
+    """A positional argument."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def flag(*names: str, help: str, panel: str, metavar: str | None = None) -> Any:
+    """A flag that is no option of the verb."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
+
+
 class _Quiet(Protocol):
     """Options of a command that can suppress its output."""
 
@@ -260,10 +270,10 @@ def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:
 
 Dask = Annotated[
     Optional[str],
-    typer.Option(
-        metavar="ADDRESS",
+    flag(
         help="Read and sum the rows on the workers of this dask scheduler, or on 'local' ones.",
-        rich_help_panel="Method",
+        panel="Method",
+        metavar="ADDRESS",
     ),
 ]
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
-import typer
-
 from congruence.batches._options import DeconfoundOptions
 from congruence.cli import _command as cli
 from congruence.errors import InputError
@@ -29,20 +27,19 @@ class DeconfoundOutputs(cli.Outputs):
 def deconfound(
     files: Annotated[
         list[str],
-        typer.Argument(
+        cli.argument(
+            "Embeddings with metadata (.parquet .csv .h5ad .arrow .npz .zarr); several are read as one table.",
             metavar="TABLE",
-            help="Embeddings with metadata (.parquet .csv .h5ad .arrow .npz .zarr); several are read as one table.",
-            show_default=False,
         ),
     ],
     options: DeconfoundOptions,
     outputs: DeconfoundOutputs,
     positive: Annotated[
         Optional[list[str]],
-        typer.Option(
-            metavar="VALUE",
+        cli.flag(
             help="Only this value of --target; may be repeated. Without --control, all other rows are controls.",
-            rich_help_panel=DATA,
+            panel=DATA,
+            metavar="VALUE",
         ),
     ] = None,
 ) -> None:

@@ -64,18 +64,13 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
 
 
 def _table(block: Table) -> str:
-    visible = [i for i, _ in enumerate(block.columns) if not all(_drawn(as_cell(row[i])) for row in block.rows)]
+    visible = [i for i, _ in enumerate(block.columns) if not all(as_cell(row[i]).drawn for row in block.rows)]
     names = [_entry(Cell(block.columns[i].name)) for i in visible]
     rules = ["---:" if block.columns[i].kind == "number" else "---" for i in visible]
     rows = [
         [_entry(as_cell(row[i])) for i in visible] for row in [*block.rows, *([block.footer] if block.footer else [])]
     ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [names, rules, *rows])
-
-
-def _drawn(cell: Cell) -> bool:
-    """Whether a cell holds an image or a figure, which Markdown cannot show."""
-    return cell.image is not None or cell.figure is not None
 
 
 def _entry(cell: Cell) -> str:
