@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
         module = import_module(f"{__name__}.{file}")
         if hasattr(module, name):
             return getattr(module, name)
-    raise AttributeError(f"no file of {__name__} draws {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def drawing(figure: Figure) -> Any:
