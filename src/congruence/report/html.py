@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import io
 from collections.abc import Sequence
@@ -136,18 +135,11 @@ def _draw(figure: Figure, drawn: dict[int, str], hover: bool) -> Any:
     return Markup(drawn[id(figure)])
 
 
-@dataclasses.dataclass(frozen=True)
-class _Png:
-    address: str
-    width: int
-    height: int
-
-
-def _png(image: Image) -> _Png:
+def _png(image: Image) -> dict[str, Any]:
     """Encode an image for the page; several images are put side by side."""
     pixels = side_by_side(image.pixels) if np.ndim(image.pixels) == 4 else image.pixels
     address = "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
-    return _Png(address, pixels.shape[1], pixels.shape[0])
+    return {"address": address, "width": pixels.shape[1], "height": pixels.shape[0]}
 
 
 def side_by_side(images: Any) -> Any:

@@ -111,17 +111,11 @@ def learning_curve(curve: Sequence[CurvePoint], n: int, require: float) -> Drawi
     The dashed vertical line is at n, the rows that the translator itself was fitted on; the dotted one is the required
     recall.
     """
-    rows = [point.rows for point in curve]
-    mean, low, high = (100 * np.array([getattr(p, name) for p in curve]) for name in ("mean", "low", "high"))
 
     def paint(axes: Any) -> None:
-        axes.set(xscale="log", xlim=(rows[0] / 1.15, 1.15 * n), xlabel="paired rows the map is fitted on (log)")
-        axes.fill_between(rows, low, high, color=HELD_OUT, alpha=0.18, linewidth=0)
-        axes.plot(rows, mean, **RECALL_LINE, label="held out, range of draws")
-        _recall_axis(axes, require)
+        _recall_line(axes, curve, [point.mean for point in curve], **RECALL_LINE, label="held out, range of draws")
         axes.axvline(n, color=INK, linewidth=1.5, dashes=(5, 2), label=f"all {n} rows")
-        plain_decades(axes.xaxis, rows[0], n)
-        axes.legend(**ABOVE, ncols=3)
+        _recall_axes(axes, require, (curve[0].rows, n), "paired rows the map is fitted on (log)")
 
     summary = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
     return Drawing(paint, (535, 320), label=f"Recall@10 against paired rows: {summary}")
@@ -139,14 +133,8 @@ def recall_by_size(points: Sequence[SizePoint], require: float) -> Drawing:
         ):
             if len(some) < 2 and label == "extrapolated":
                 continue
-            sizes = [point.rows for point in some]
-            low, high = ([100 * getattr(point, end) for point in some] for end in ("low", "high"))
-            axes.fill_between(sizes, low, high, color=HELD_OUT, alpha=0.18, linewidth=0)
-            axes.plot(sizes, [100 * point.recall for point in some], **style, label=label)
-        axes.set(xscale="log", xlim=(points[0].rows / 1.3, 1.3 * points[-1].rows), xlabel="vectors in the index (log)")
-        _recall_axis(axes, require)
-        plain_decades(axes.xaxis, points[0].rows, points[-1].rows)
-        axes.legend(**ABOVE, ncols=3)
+            _recall_line(axes, some, [point.recall for point in some], **style, label=label)
+        _recall_axes(axes, require, (points[0].rows, points[-1].rows), "vectors in the index (log)")
 
     summary = "; ".join(
         f"{percent(point.recall)} of {point.rows}{' (extrapolated)' if point.extrapolated else ''}" for point in points
@@ -154,11 +142,20 @@ def recall_by_size(points: Sequence[SizePoint], require: float) -> Drawing:
     return Drawing(paint, (535, 320), label=f"Recall@10 against the index size: {summary}")
 
 
-def _recall_axis(axes: Any, require: float) -> None:
+def _recall_line(axes: Any, points: Sequence[Any], recall: Sequence[float], **style: Any) -> None:
+    """Draw the recall against the rows of points, with the band between their low and high ends."""
+    rows, ends = [point.rows for point in points], 100 * np.array([(point.low, point.high) for point in points])
+    axes.fill_between(rows, *ends.T, color=HELD_OUT, alpha=0.18, linewidth=0)
+    axes.plot(rows, 100 * np.array(recall), **style)
+
+
+def _recall_axes(axes: Any, require: float, ends: tuple[int, int], what: str) -> None:
     if math.isfinite(require):
         axes.axhline(100 * require, **CHANCE, label=f"required, {100 * require:g} %")
-    axes.set(ylim=(0, 103), ylabel="recall@10, %")
+    axes.set(xscale="log", xlim=(ends[0] / 1.2, 1.2 * ends[1]), ylim=(0, 103), xlabel=what, ylabel="recall@10, %")
+    plain_decades(axes.xaxis, *ends)
     axes.grid(axis="y")
+    axes.legend(**ABOVE, ncols=3)
 
 
 def matching_residuals(matching: RowMatching) -> Drawing:
