@@ -92,9 +92,9 @@ def drawn_once():
 
         draw, svg = html._draw, {}
 
-        def draw_once(figure, drawn):
+        def draw_once(figure, drawn, hover):
             if figure.painter not in svg:
-                svg[figure.painter] = draw(figure, drawn)
+                svg[figure.painter] = draw(figure, drawn, hover)
             return svg[figure.painter]
 
         with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,7 @@
 __version__: str
 
+from congruence import testing as testing
+from congruence import tl as tl
 from congruence._saved import load as load
 from congruence.activations import extract as extract
 from congruence.align import Aligner as Aligner

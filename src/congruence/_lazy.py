@@ -21,6 +21,8 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
     def getattr_(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if homes[name] == package:  # a module of its own, such as congruence.tl
+            return import_module(f"{package}.{name}")
         home = import_module(homes[name])
         value = getattr(home, name) if hasattr(home, name) else import_module(f"{homes[name]}.{name}")
         setattr(sys.modules[package], name, value)

@@ -37,6 +37,11 @@ class Cell:
     image: Image | None = None
     figure: Figure | None = None  # a small drawing, such as a score on its range
 
+    @property
+    def drawn(self) -> bool:
+        """Whether the cell holds an image or a figure, which text cannot show."""
+        return self.image is not None or self.figure is not None
+
 
 @dataclass(frozen=True)
 class Column:
@@ -200,6 +205,14 @@ class Document:
     def main_figure(self) -> Figure | None:
         """The first figure that is marked `brief`."""
         return next((b for b in self.blocks() if isinstance(b, Figure) and b.brief), None)
+
+
+def document_of(result: Any, question: str, *, about: str | None = None, **more: Any) -> Document:
+    """The document of a result, with its headlines, status, notes and settings; `about` is put into its title."""
+    headline, *details = result.headlines
+    title = {} if about is None else {"title": f"{about}: {headline}" if about else headline}
+    common = {"details": details, "status": result.status, "notes": result.notes, "settings": result.settings}
+    return Document(question, headline, **(common | title | more))
 
 
 def walk(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -128,14 +128,14 @@ def conclude(name: str, claim: str, premises: Sequence[Finding], **more: Any) ->
 class Result:
     """The result of a verb. Subclasses are frozen dataclasses with the fields below and further data.
 
-    They implement `numbers` (the data of the JSON), `rows` (one row of the tidy table at a time) and `document`.
+    They implement `numbers` (the data of the JSON) and `rows` (one row of the tidy table at a time).
     """
 
     if TYPE_CHECKING:  # fields or properties of the subclasses
 
         @property
-        def verdict(self) -> str:
-            """The answer in one or two sentences."""
+        def headlines(self) -> tuple[str, ...]:
+            """The sentences of the answer; the first can stand alone."""
 
         @property
         def findings(self) -> tuple[Finding, ...]:
@@ -148,6 +148,11 @@ class Result:
         @property
         def settings(self) -> Mapping[str, Any]:
             """The options, the seed, the input files and, on the command line, the command."""
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a few sentences."""
+        return " ".join(self.headlines)
 
     @property
     def status(self) -> Status:
@@ -163,8 +168,12 @@ class Result:
         raise NotImplementedError
 
     def document(self) -> Document:
-        """The result as headline, tables, figures and glossary, for any renderer."""
-        raise NotImplementedError
+        """The result as headline, tables, figures and glossary, for any renderer.
+
+        By default, what the function `describe` in the file ``_document.py`` beside that of the class returns.
+        """
+        room = type(self).__module__.rpartition(".")[0]
+        return cast("Document", import_module(f"{room}._document").describe(self))
 
     def parts(self) -> Mapping[Any, Any]:
         """The values of ``result[key]`` by key: the findings, unless a subclass overrides it."""

@@ -14,6 +14,8 @@ from congruence.align._compare import compare
 from congruence.align._consensus import consensus
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.ica.components import unmix
+from congruence.report.html import render_html
+from congruence.tables import Table
 
 LADDER = ("identity", "permutation", "rigid", "similarity", "ridge", "linear")
 QUICK = {"nulls": 3, "bootstrap": 20}
@@ -568,3 +570,17 @@ def test_one_huge_value_is_a_far_row_and_not_a_failure(groups, far):
         found = compare(*runs, groups=groups)
     assert "except for 1 of 60 far rows" in found.verdict
     assert len(max(found.verdict.split(), key=len)) < 30  # 1e37 is not written out
+
+
+def test_rows_are_coloured_by_a_column_or_an_array(rng):
+    x = rng.normal(size=(40, 3))
+    plate = np.array([f"p{i % 3}" for i in range(40)])
+    tables = [Table(x + i, f"run{i}", metadata={"plate": plate}) for i in range(2)]
+    by_name, by_array = (compare(tables, color=color, groups=["similarity"], nulls=2) for color in ("plate", plate))
+    for result, name in ((by_name, "plate"), (by_array, "color")):
+        (pair,) = result.pairs
+        assert result.settings["color"] == name
+        assert list(result.color[pair.plane.rows]) == [f"p{i % 3}" for i in pair.plane.rows]
+        assert f"colours: {name}" in render_html(result.document())
+    with pytest.raises(InputError, match="run0 has no metadata column 'well' to take labels from; it has plate"):
+        compare(tables, color="well")

@@ -38,6 +38,10 @@ def _lines(module: str, name: str, thing: object) -> list[str]:
     if inspect.isclass(thing):
         members = [n for n in dir(thing) if not n.startswith("_")] if module == "congruence" else []
         return [f"{module}.{name}: class", *(f"{module}.{name}.{member}" for member in members)]
+    if inspect.ismodule(thing):
+        functions = inspect.getmembers(thing, lambda one: inspect.isfunction(one) and one.__module__ == thing.__name__)
+        public = [(inner, one) for inner, one in functions if not inner.startswith("_")]
+        return [line for inner, one in public for line in _lines(f"{module}.{name}", inner, one)]
     if not callable(thing):
         return [f"{module}.{name}"]
     parameters = inspect.signature(thing).parameters.values()

@@ -13,9 +13,9 @@ IGNORED = {"self", "args", "kwargs"}
 
 
 def public_names():
-    for room in ("congruence", *(f"congruence.{room}" for room in ROOMS)):
+    for room in ("congruence", "congruence.tl", *(f"congruence.{room}" for room in ROOMS)):
         package = importlib.import_module(room)
-        for name in package.__all__:
+        for name in getattr(package, "__all__", dir(package)):
             thing = getattr(package, name)
             if (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__.startswith("congruence"):
                 yield f"{room}.{name}", thing

@@ -1,19 +1,23 @@
 """Every example in the README and the documentation that is marked to run does run, and every command has one."""
 
 import json
+import os
 import re
 import shlex
 import sys
 from pathlib import Path
 
+import anndata
 import jsonschema
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 from scipy.stats import ortho_group
 
+from congruence import read_table
 from congruence.cli import build, main
 
 ROOT = Path(__file__).parents[2]
@@ -82,11 +86,44 @@ def world(tmp_path, monkeypatch, figures):
     wells = {f"emb_{i}": x[:, i] + (gene == "MTOR") * (i == 0) for i in range(4)}
     wells |= {"gene": gene, "plate": columns["plate"], "guide": [f"{g}-{i % 2}" for i, g in enumerate(gene)]}
     pq.write_table(pa.table(wells), "wells.parquet")
+    write_h5ad("wells.h5ad")
     hue, shape = rng.uniform(0, 360, 240).round(), rng.choice(["cube", "sphere"], 240)
     codes = np.column_stack([np.where(shape == "cube", 1.0, -1.0), hue]) + rng.normal(size=(240, 2)) / 10
     np.save("codes.npy", codes)
     Path("factors.csv").write_text("hue,shape\n" + "\n".join(f"{a:g},{b}" for a, b in zip(hue, shape, strict=True)))
     pq.write_table(pa.table({"z0": codes[:, 0], "z1": codes[:, 1], "hue": hue, "shape": shape}), "codes.parquet")
+
+
+def write_h5ad(path):
+    """Wells of BBBC021 as AnnData where the data set is there, else generated ones with the same columns.
+
+    X are standardised features, X_pca their principal components, and X_normalised those of features that were
+    standardised by the controls of each plate.
+    """
+    screen = os.environ.get("CONGRUENCE_DATA", "") + "/bbbc021/mcf7_well_means.parquet"
+    if Path(screen).is_file():
+        table = read_table(screen, metadata="plate,week,well,replicate,compound,concentration_um,moa,is_control")
+        x = np.nan_to_num(table.values)
+        obs = pd.DataFrame({name: table.metadata[name].astype(str) for name in ("plate", "week", "compound", "moa")})
+    else:
+        rng = np.random.default_rng(0)
+        obs = pd.DataFrame({"plate": [f"p{i % 12}" for i in range(240)], "week": [f"w{i % 4}" for i in range(240)]})
+        obs["compound"] = rng.choice(["DMSO", "taxol", "cytochalasin"], 240)
+        obs["moa"] = obs["compound"]
+        sources = rng.laplace(size=(240, 8)) ** 3
+        x = sources @ rng.normal(size=(8, 30)) + (obs["compound"] == "taxol").to_numpy()[:, None]
+    obs.index = [f"well{i}" for i in range(len(obs))]
+    x = x[:, x.std(0) > 1e-9]
+    normalised, control = x.copy(), (obs["compound"] == "DMSO").to_numpy()
+    for plate in obs["plate"].unique():
+        on = (obs["plate"] == plate).to_numpy()
+        spread = x[on & control].std(0)
+        normalised[on] = (x[on] - x[on & control].mean(0)) / np.maximum(spread, 0.1 * x.std(0))
+    data = anndata.AnnData((x - x.mean(0)) / x.std(0), obs=obs)
+    for name, values in {"X_pca": data.X, "X_normalised": normalised}.items():
+        u, s, _ = np.linalg.svd(values - values.mean(0), full_matrices=False)
+        data.obsm[name] = (u * s)[:, :8]
+    data.write_h5ad(path)
 
 
 @pytest.mark.parametrize(("kind", "text"), EXAMPLES)

@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "activations": BELOW,
     "report": BASE | {"maps"},  # the names of groups
 }
-FREE = {"cli", "experiments", "schema", "testing", "__main__", "__init__"}
+FREE = {"cli", "experiments", "schema", "testing", "tl", "__main__", "__init__"}
 
 
 def room(path):

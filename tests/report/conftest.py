@@ -29,6 +29,7 @@ from congruence.decoder.stretch import BiLipschitz
 from congruence.document import share
 from congruence.experiments.recipes.recipe import Recipe
 from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
+from congruence.features import match_features
 from congruence.ica._whitening import Whitening
 from congruence.ica.components import Components, Unmixing
 from congruence.ica.estimator import ICA
@@ -128,7 +129,7 @@ def plane_by_hand(seed=0, shift=0.0):
     rng = np.random.default_rng(seed)
     target = rng.normal(size=(300, 2)) * [3.0, 1.5]
     turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    return Plane(target, 0.8 * target @ turn + shift, target + rng.normal(size=(300, 2)) * 0.1, 0.62)
+    return Plane(target, 0.8 * target @ turn + shift, target + rng.normal(size=(300, 2)) * 0.1, 0.62, np.arange(300))
 
 
 def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, **changes):
@@ -411,7 +412,7 @@ def reproduction_by_hand(
         ours={"mean": 0.25},
         tables=(number_table("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),),
         figures=(
-            RecipeFigure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),
+            RecipeFigure("line", "A line.", Drawing(_many_ticks, (500, 300), "a line from 0 to 1", "toy", panels=True)),
         ),
         notes=notes,
         terms=(("mean", "the sum over the count"),),
@@ -611,7 +612,7 @@ def page_of(result):
 def page_without_figures(result):
     """The page with empty figures: matplotlib takes nearly all of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Drawing, "svg", lambda self: f'<svg aria-label="{html.escape(self.label)}"></svg>')
+        patch.setattr(Drawing, "svg", lambda self, hover=False: f'<svg aria-label="{html.escape(self.label)}"></svg>')
         return page_of(result)
 
 
@@ -638,8 +639,24 @@ def mixture_by_hand(*found, matrix=((2.0, 0.3), (0.0, 1.0)), priors=True):
     return MixtureExamination(runs, together, tuple(spaces), spaces[0].states, "arm", ("One note.",), settings)
 
 
+def checked_by_hand():
+    """A check of one pair against a baseline, with rows coloured by a column."""
+    made = comparison_by_hand(ids=np.array([f"<b>{i}</b>" for i in range(400)]), metadata={"plate": np.arange(400) % 9})
+    settings = {**made.settings, "allow": "identity", "color": "plate"}
+    return replace(made, color=made.metadata["plate"], settings=settings)
+
+
+def features_matched():
+    rng = np.random.default_rng(0)
+    shared = rng.normal(size=(20, 16))
+    runs = [np.vstack([shared, rng.normal(size=(10, 16))]) for _ in range(2)]
+    return match_features(*runs, aligned=True)
+
+
 RESULTS = {  # of every verb; what all results and their pages promise is tested on each of these
     "comparison": lambda: comparison_by_hand(("seed 1", "seed 2", "seed 10")),
+    "check": lambda: checked_by_hand(),
+    "features": lambda: features_matched(),
     "rich": lambda: rich_by_hand(),
     "training": lambda: training_by_hand((0, 1, 1000)),
     "deconfounding": lambda: deconfounding_by_hand(),

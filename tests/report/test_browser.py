@@ -1,13 +1,24 @@
 """The page in a real browser: it draws, sorts, folds and fits."""
 
 import shutil
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PAGES = ["report", "rich", "training", "translation", "unpaired", "layers", "resolution", "stability", "evaluation"]
-PAGES += ["many codes", "deconfounding", "decoder", "mechanism", "mixture", "mixtures", "reproduction"]
+PAGES += [
+    "check",
+    "features",
+    "many codes",
+    "deconfounding",
+    "decoder",
+    "mechanism",
+    "mixture",
+    "mixtures",
+    "reproduction",
+]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 
@@ -264,3 +275,94 @@ def test_the_tables_of_scores_and_factors_and_the_heat_maps_fit_a_desktop(visit)
             assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0, (name, label)
         heat = page.locator("figure").first
         assert heat.evaluate("e => e.scrollWidth - e.clientWidth") == 0, name
+
+
+def first_mark(page, selector):
+    """The place of the first point of a figure on the screen, and its text."""
+    page.locator(selector).first.scroll_into_view_if_needed()
+    return page.evaluate(
+        """selector => { const svg = document.querySelector(selector), {texts, marks} = JSON.parse(svg.dataset.hover);
+        const [x, y, text] = marks[0][2][0], {x: left, y: top} = new DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
+        return [left, top, texts[text]]; }""",
+        selector,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("check", ["<b>0</b>", "plate: 0"]),
+        ("layers", ["layers.0 → $l_0$", "similarity error, of the diameter: ", "above chance: ", "p: "]),
+        ("features", ["feature ", "nearest ", ", cosine "]),
+        ("resolution", ["ica0, identified: "]),
+        ("evaluation", ["size, z1: 0.90"]),
+    ],
+)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
+def test_the_pointer_shows_what_a_mark_is(visit, name, words, scheme, width):
+    page = visit(scheme, width, name)
+    x, y, text = first_mark(page, "svg[data-hover]")
+    assert all(word in text for word in words)
+    tip = page.locator(".tip")
+    assert tip.is_hidden()
+    page.mouse.move(x, y)
+    assert tip.is_visible()
+    assert tip.evaluate("e => e.childElementCount") == 0  # names are text, never markup
+    box = tip.bounding_box()
+    assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+    page.mouse.move(2, 2)
+    assert tip.is_hidden()
+    assert page.complaints == []
+
+
+def test_the_arrow_keys_read_the_marks_in_turn(visit):
+    page = visit(name="layers")
+    svg, tip = page.locator("svg[data-hover]").first, page.locator(".tip")
+    svg.focus()
+    page.keyboard.press("ArrowRight")
+    assert tip.inner_text() == first_mark(page, "svg[data-hover]")[2]
+    page.keyboard.press("ArrowLeft")
+    assert tip.inner_text().startswith("layers.4 → $l_5$")  # the last
+    page.keyboard.press("Escape")
+    assert tip.is_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_figure_can_be_saved_as_svg_and_png(visit, tmp_path, scheme):
+    from PIL import Image
+
+    page = visit(scheme, name="check")
+    figures = page.locator("details[open] figure")
+    assert figures.count() > 2
+    for figure in figures.all():
+        for kind in ("SVG", "PNG"):
+            button = figure.get_by_role("button", name=kind)
+            button.focus()
+            with page.expect_download() as started:
+                page.keyboard.press("Enter")
+            saved = tmp_path / started.value.suggested_filename
+            started.value.save_as(saved)
+        drawn, pixels = ElementTree.parse(saved.with_suffix(".svg")), np.asarray(Image.open(saved).convert("L"))
+        sizes = [2 * float(drawn.getroot().get(side)) for side in ("height", "width")]
+        assert np.abs(np.subtract(pixels.shape, sizes)).max() < 1
+        assert len(np.unique(pixels)) > 20
+        assert (pixels[2, 2] > 128) == (scheme == "light")
+        text = saved.with_suffix(".svg").read_text(encoding="utf-8")
+        assert "var(" not in text
+        assert "data-hover" not in text
+    assert page.complaints == []
+
+
+def test_a_printed_page_has_no_buttons(visit):
+    page = visit(name="check")
+    page.emulate_media(media="print")
+    assert page.locator(".export").first.is_hidden()
+
+
+def test_without_scripts_the_page_is_whole(browser, folder):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((folder / "check.html").as_uri())
+    assert page.locator("details[open] figure svg").first.is_visible()
+    assert page.locator(".export, .tip").count() == 0
+    context.close()

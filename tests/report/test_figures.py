@@ -1,9 +1,11 @@
+import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 from congruence.align.comparison import Plane
 from congruence.maps.nearness import NOTHING
@@ -150,9 +152,70 @@ def test_a_source_that_lies_far_away_is_zoomed_out(make_pair, make_plane):
     assert "before (zoomed out)" in texts(planes(make_pair(plane=make_plane(shift=50.0))))
 
 
+def far_plane(make_plane, rows, far=60.0):
+    plane = make_plane()
+    after = plane.after.copy()
+    after[rows] += far
+    return replace(plane, after=after)
+
+
+def test_far_rows_are_left_out_of_planes_and_counted(make_pair, make_plane):
+    assert not any("far row" in text for text in texts(planes(make_pair())))
+    drawing = figures.planes(make_pair(plane=far_plane(make_plane, [3, 8])))
+    assert "2 far rows of 200 outside the frame" in drawing.label
+    assert any("2 far rows of 200 outside the frame" in text for text in texts(drawing.svg()))
+    assert "1 far row of" in figures.planes(make_pair(plane=far_plane(make_plane, [3]))).label
+    axes = drawing.plot()
+    assert np.abs(axes.figure.axes[1].get_xlim()).max() < 20
+    pyplot.close(axes.figure)
+
+
+def test_many_rows_that_lie_far_away_are_a_part_of_the_figure(make_pair, make_plane):
+    assert "far row" not in figures.planes(make_pair(plane=far_plane(make_plane, np.arange(60)))).label
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.arange(300) % 3, ["0", "1", "2"]),
+        (np.array([f"p{i % 12}" for i in range(300)]), [f"p{i}" for i in (0, 1, 2, 3, 4, 5, 6)] + ["other"]),
+        (np.linspace(0, 1, 300) ** 2, ["0 to 0.02769", "0.02769 to 0.1107", "0.1107 to 0.2492", "0.2492 to 0.4430"]),
+        (np.where(np.arange(300) < 250, np.arange(300.0), np.nan), ["0 to 49.75"]),
+    ],
+)
+def test_planes_are_coloured_by_a_column(pair, values, expected):
+    written = texts(planes(pair, color=("plate", values)))
+    assert set(expected) <= set(written)
+    assert any("colours: plate" in text for text in written)
+
+
+def test_missing_numbers_are_other(pair):
+    values = np.where(np.arange(300) < 150, np.arange(300.0), np.nan)
+    assert "other" in texts(planes(pair, color=("dose", values)))
+
+
+def test_texts_at_the_pointer_lie_on_the_points_and_only_on_pages(pair):
+    drawing = figures.planes(pair, [f"row {i}" for i in range(300)])
+    assert "data-hover" not in drawing.svg()
+    root = ET.fromstring(drawing.svg(hover=True))
+    data = json.loads(root.get("data-hover"))
+    assert data["texts"] == [f"row {i}" for i in range(200)]
+    assert [len(places) for _, _, places in data["marks"]] == [200] * 4  # both runs, before and after
+    drawn = np.array([(float(use.get("x")), float(use.get("y"))) for use in root.iter(f"{SVG}use")])
+    found = np.array([(x, y) for _, _, places in data["marks"] for x, y, _ in places])
+    assert np.linalg.norm(found[:, None] - drawn, axis=2).min(1).max() < 0.15  # CSS pixels
+
+
+def test_texts_at_the_pointer_cannot_inject_markup(pair):
+    bad = "</svg><script>alert('x')</script>&\""
+    svg = figures.planes(pair, [bad] * 300).svg(hover=True)
+    assert "<script" not in svg
+    assert json.loads(ET.fromstring(svg).get("data-hover"))["texts"] == [bad]
+
+
 def test_planes_without_any_spread_are_drawn(make_pair):
     still = np.zeros((5, 2))
-    assert "before" in texts(planes(make_pair(plane=Plane(still, still, still, 1.0))))
+    assert "before" in texts(planes(make_pair(plane=Plane(still, still, still, 1.0, np.arange(len(still))))))
 
 
 def test_the_histogram_turns_logarithmic_only_where_groups_lie_far_apart(make_pair, make_nearness):

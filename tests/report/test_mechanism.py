@@ -148,7 +148,7 @@ def test_overlap_and_graph_are_shown(examination, outline):
     assert "Graph of 3 latents: 2 edges, 1 of them between blocks" in labels
 
 
-def test_many_latents_have_the_overlap_of_blocks_as_their_figure(examination):
+def test_many_latents_have_the_curve_of_parts_as_their_figure(examination):
     many, blocks = 50, tuple((a,) for a in range(50))
     result = examination(theorems=(theorem(2, "D", "fails"),))
     profile = replace(
@@ -160,9 +160,14 @@ def test_many_latents_have_the_overlap_of_blocks_as_their_figure(examination):
         near=np.full((many, many), 0.5),
         graph=np.ones((many, many), dtype=bool),
     )
-    text = page(replace(result, profile=profile))
-    assert 'aria-label="Overlap of 24 blocks"' in text
-    assert "26 more blocks are omitted." in text
+    many = replace(result, profile=profile)
+    assert (result.document().main_figure.painter, many.document().main_figure.painter) == (
+        "latent_graph",
+        "part_curve",
+    )
+    (overlap,) = [one for one in many.document().blocks() if getattr(one, "label", "") == "Overlap of blocks"]
+    assert len(overlap.rows) == 24
+    assert "26 more blocks are omitted." in page(many)
 
 
 def test_what_was_discovered_is_shown_with_its_tolerances(examination, outline):

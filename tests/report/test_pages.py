@@ -1,9 +1,14 @@
 """What every page promises, whatever it is about."""
 
+import base64
+import hashlib
+import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from congruence.errors import InputError
@@ -90,6 +95,25 @@ def test_names_cannot_inject_markup(make_comparison, outline, render_figures):
     assert "<img" not in page
     assert not outline(page).misplaced
     assert BAD in outline(page).text
+
+
+def test_ids_at_the_pointer_cannot_inject_markup(make_comparison, outline, render_figures):
+    ids, plates = np.array([f"{BAD}{i}" for i in range(400)]), np.array([BAD] * 400)
+    result = make_comparison(ids=ids, metadata={BAD: plates}, color=plates)
+    result = replace(result, settings={**result.settings, "color": BAD})
+    page = render_figures(result)
+    assert page.count("<script") == 1
+    assert "<img" not in page
+    assert not outline(page).misplaced
+    (hover,) = [json.loads(value) for _, name, value in outline(page).attributes if name == "data-hover"]
+    assert hover["texts"][0].startswith("<script>")
+
+
+def test_the_page_runs_its_own_script_and_no_other(any_page):
+    (script,) = re.findall(r"<script>(.*?)</script>", any_page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in any_page
+    assert script.count("\n") < 150
 
 
 def test_a_report_is_written_whole_or_not_at_all(make_layers, render_figures, tmp_path, monkeypatch):

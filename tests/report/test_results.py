@@ -1,5 +1,6 @@
 """What every result promises, whatever verb it comes from."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
+import congruence
 from congruence.errors import InputError
 from congruence.report.html import render_cell
 from congruence.result import STATUSES, Result, combine
@@ -72,11 +75,32 @@ def test_a_notebook_shows_the_main_table_and_the_main_figure(make_result):
 def test_the_main_figure_is_drawn_on_axes(make_result):
     result = make_result()
     axes = result.plot()
-    assert hasattr(axes, "plot")
-    assert axes.figure.axes
+    assert isinstance(axes, Axes)
+    assert axes.has_data()
+    assert axes.get_xlabel() or axes.get_ylabel() or axes.texts or axes.get_yticklabels()
     pyplot.close(axes.figure)
     with pytest.raises(InputError, match="ax must be one set of matplotlib axes, not"):
         result.plot("axes")
+
+
+def test_the_main_figure_is_drawn_on_axes_of_the_caller(result_name, results):
+    figure, ax = pyplot.subplots()
+    if result_name in ("training", "reproduction"):  # which have several panels
+        with pytest.raises(InputError, match=r"several panels: call plot\(\) without ax"):
+            results[result_name]().plot(ax)
+    else:
+        assert results[result_name]().plot(ax) is ax
+        assert ax.has_data()
+    pyplot.close(figure)
+
+
+def test_no_verb_lacks_a_figure(results):
+    """The result of every verb is among those whose `plot` the test above draws."""
+    public = [getattr(congruence, name) for name in congruence.__all__]
+    returned = {inspect.signature(one).return_annotation for one in public if inspect.isfunction(one)}
+    kinds = {one.__name__ for one in public if inspect.isclass(one) and issubclass(one, Result)}
+    assert kinds <= returned  # by a verb
+    assert kinds <= {type(make()).__name__ for make in results.values()}
 
 
 def test_the_tidy_table_has_the_same_columns_in_every_row(make_result):

@@ -70,6 +70,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         Called as progress(what, done, total) while working.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds, null and bootstrap.
+    color : array of shape (n,), or name of a metadata column, optional
+        Colours the rows in the figure of each pair, before and after the map.
     similarities : sequence of str, or "all", default ()
         Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample, each
         with its null, its calibrated value and, from 199 re-pairings on, its p value (`SimilarityScore`).
@@ -89,7 +91,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     check_choice("directions", options.directions, ("forward", "both"))
     check_number("margin", options.margin, 0, open_low=True)
     check_number("tolerance", options.tolerance, 0, 1)
-    inputs, rows, plan, settings = read_paired(runs[0] if len(runs) == 1 else list(runs), options)
+    inputs, rows, plan, settings = read_paired(runs[0] if len(runs) == 1 else list(runs), options, options.color)
     among = _choose_pairs(inputs.names, options)
     left_out = is_auto(options.groups) and rows[0].n < ROWS_FOR_ICA * max(one.d for one in rows)
     groups = GROUPS if left_out else groups
@@ -123,6 +125,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         ),
         settings={"groups": list(groups), "directions": options.directions, **settings}
         | ({"similarities": list(measures)} if measures else {})
+        | ({} if options.color is None else {"color": options.color if isinstance(options.color, str) else "color"})
         | recorded(inputs.files),
         ids=inputs.ids,
         id_name=inputs.id_name,
@@ -130,6 +133,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         metadata=inputs.metadata,
         steps=None if options.steps is None else [float(one) for one in options.steps],
         consensus=common,
+        color=inputs.labels,
     )
 
 
@@ -311,6 +315,7 @@ def _plane(sums: PairSums, seed: int) -> Plane:
         before=(before - origin) @ axes,
         after=(fit_group(paired, "similarity")(before) - origin) @ axes,
         share=float(values[::-1][:2].sum() / max(values.sum(), np.finfo(float).tiny)),
+        rows=index,
     )
 
 

@@ -9,22 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence import document as doc
 from congruence.align._pair_section import arrow, beside_null, pair_details, r2_text
 from congruence.align._rows_section import rows_section
 from congruence.align.similarities import MEASURES
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Section,
-    Table,
-    Text,
-    badge,
-    share,
-    shares,
-)
+from congruence.document import Block, Cell, Column, Figure, Section, Table, Text, badge, document_of, share, shares
 from congruence.formatting import percent, step
 from congruence.maps._names import AFTER, MEANINGS, has_null, leading_error, ordered_groups
 from congruence.result import STATUSES
@@ -85,20 +74,17 @@ def group_terms(groups: Sequence[str], more: Sequence[tuple[str, str]] = ()) -> 
     return (*ERROR_TERMS, *more, *((name, MEANINGS.get(name, "")) for name in groups))
 
 
-def describe(comparison: Comparison) -> Document:
+def describe(comparison: Comparison) -> doc.Document:
     """The document of a comparison."""
     groups = ordered_groups({name for pair in comparison.pairs for name in pair.groups})
     runs, pairs = comparison.runs, comparison.pairs
     subject = f"{runs[0].name} and {runs[1].name}" if len(runs) == 2 else f"{len(runs)} runs, {len(pairs)} pairs"
     checked = "allow" in comparison.settings
-    return Document(
-        question=f"{subject}: did the embeddings {'' if checked else 'only rotate, or did they '}change?",
-        headline=comparison.headlines[0],
-        details=comparison.headlines[1:],
+    return document_of(
+        comparison,
+        f"{subject}: did the embeddings {'' if checked else 'only rotate, or did they '}change?",
         claim=comparison.findings[0].claim if checked else "Only a rotation and a scale?",
-        status=comparison.status,
         remark=_remark(comparison),
-        notes=comparison.notes,
         sections=tuple(_sections(comparison, groups)),
         reading=(
             "Two runs embed the same rows. For each pair, maps from one run (the source) onto the other (the target) "
@@ -107,7 +93,6 @@ def describe(comparison: Comparison) -> Document:
             "scale explains (unexplained)."
         ),
         glossary=group_terms(groups, VERDICT_TERMS),
-        settings=comparison.settings,
         title=f"{subject}: {'unchanged' if checked else 'only a rotation'}?",
     )
 
@@ -143,7 +128,7 @@ def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
     if comparison.consensus is not None:
         yield Section("Consensus of the runs", tuple(_consensus(comparison.consensus)))
     single = len(comparison.pairs) == 1
-    detailed = [pair_details(number, pair, groups, single) for number, pair in enumerate(worst, start=1)]
+    detailed = [pair_details(number, pair, comparison, groups) for number, pair in enumerate(worst, start=1)]
     note = (
         f"{len(worst)} of {len(comparison.pairs)} pairs are shown in detail: those with the largest held-out error "
         "after the best rotation and scale."

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from congruence.align.similarities import MEASURES
-from congruence.document import Column, Document, Figure, Section, Table, Text, badge, share
+from congruence.document import Column, Document, Figure, Section, Table, Text, badge, document_of, share
 from congruence.formatting import number, percent
 from congruence.maps._names import AFTER, MEANINGS
 from congruence.result import STATUSES
@@ -39,7 +39,6 @@ SEEDS = (
 
 def describe(layers: LayerComparison) -> Document:
     """The document of a comparison of layers."""
-    headline, *details = layers.headlines
     picture = Figure("layer_picture", (layers,), wide=True, brief=True, options={"most": SHOWN})
     glossary = [("error", ERROR), (layers.measure, f"{MEANINGS.get(layers.measure, '')}: the maps that are fitted.")]
     settings = {
@@ -48,14 +47,11 @@ def describe(layers: LayerComparison) -> Document:
         "paired rows": layers.n,
         **({} if layers.by_seed is None else {"pairs of seeds": "{} x {}".format(*layers.by_seed.shape[:2])}),
     }
-    return Document(
-        question=f"Which layers of {layers.source} and {layers.target} are alike?",
-        headline=headline,
-        details=details,
+    return document_of(
+        layers,
+        f"Which layers of {layers.source} and {layers.target} are alike?",
         claim="Is every layer closer to some layer than chance?",
-        status=layers.status,
         remark=_remark(layers),
-        notes=layers.notes,
         sections=(
             Section("How close is every layer to every other?", (_legend(layers), picture), id="picture"),
             Section("The closest layer of each", (_closest(layers),), id="nearest"),
@@ -73,7 +69,7 @@ def describe(layers: LayerComparison) -> Document:
             *((("95 % interval", SEEDS),) if layers.interval is not None else ()),
         ),
         settings=settings | dict(layers.settings),
-        title=f"Layers of {layers.source} and {layers.target}: {headline}",
+        about=f"Layers of {layers.source} and {layers.target}",
     )
 
 

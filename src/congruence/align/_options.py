@@ -8,7 +8,7 @@ from typing import Any
 
 from congruence.checks import check_names
 from congruence.maps._names import GROUPS
-from congruence.options import DATA, ReadOptions, option
+from congruence.options import DATA, OUTPUT, ReadOptions, option
 
 ROUTES = (*GROUPS, "ica")
 ALLOWED = ("identity", "permutation", "rigid", "similarity")  # by `check`
@@ -53,6 +53,7 @@ class CompareOptions(ReadOptions):
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")
     similarities: str | Sequence[str] = option((), "Further measures (cka,svcca,rsa,procrustes,...), or 'all'.")
+    color: Any = option(None, "Metadata column by which figures of rows are coloured.", panel=OUTPUT)
     consensus: bool = option(False, "Also compute the consensus of all runs.")
     steps: Sequence[float] | None = option(
         None,

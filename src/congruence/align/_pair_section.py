@@ -6,26 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from congruence.align._rows_section import row_texts
 from congruence.align.similarities import MEASURES, SimilarityScore
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Details,
-    Figure,
-    Grid,
-    Heading,
-    Table,
-    Text,
-    badge,
-    share,
-    shares,
-)
+from congruence.document import Block, Cell, Column, Details, Figure, Grid, Heading, Table, Text, badge, share, shares
 from congruence.document import facts as fact_table
 from congruence.formatting import UNDEFINED, fixed, number, percent
 
 if TYPE_CHECKING:
-    from congruence.align.comparison import Pair
+    from congruence.align.comparison import Comparison, Pair
     from congruence.maps.dependence import Dependence
     from congruence.maps.nearness import HeldOut
     from congruence.result import Finding
@@ -60,12 +48,25 @@ def r2_text(value: float) -> str:
     return f"R² {fixed(value, 3)}"
 
 
-def pair_details(number_: int, pair: Pair, groups: list[str], single: bool) -> Details:
+def pair_details(number_: int, pair: Pair, comparison: Comparison, groups: list[str]) -> Details:
     """All of one pair, behind a summary line."""
+    single, rows = len(comparison.pairs) == 1, pair.plane.rows
+    color = comparison.color
+    marked = {"texts": row_texts(comparison, rows)} | (
+        {} if color is None else {"color": (str(comparison.settings["color"]), color[rows])}
+    )
     verdict = pair.verdict
     tested = pair.distortion is not None and pair.distortion.tested > 0
     pictures = [
-        Figure(name, (pair,), caption=caption, detail=detail, brief=single and name == "ladder", wide=name == "planes")
+        Figure(
+            name,
+            (pair,),
+            caption=caption,
+            detail=detail,
+            brief=single and name == "ladder",
+            wide=name == "planes",
+            options=marked if name == "planes" else {},
+        )
         for name, (caption, detail) in PICTURES.items()
         if name != "gains" or tested
     ]

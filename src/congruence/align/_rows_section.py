@@ -58,6 +58,14 @@ def rows_section(comparison: Comparison) -> Section | None:
     return Section("Which rows differ most?", blocks, id="moved")
 
 
+def row_texts(comparison: Comparison, rows: Any) -> list[str]:
+    """Id or number, and metadata, of some rows: what a page shows at the pointer."""
+    named = list(comparison.metadata.items())[:LISTED_COLUMNS]
+    first = [f"row {row}" if comparison.ids is None else label_cell(comparison.ids[row]).text for row in rows]
+    more = [[f"{elided([name], 24)[0]}: {label_cell(values[row]).text}" for name, values in named] for row in rows]
+    return ["\n".join([head, *lines]) for head, lines in zip(first, more, strict=True)]
+
+
 def _concentration(falling: Any, judged: bool) -> str:
     running = np.cumsum(np.square(falling))
     counts = {top: round(top * len(falling)) for top in TOP}

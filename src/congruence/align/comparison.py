@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
     from congruence.align._distortion import Distortion
     from congruence.align.similarities import SimilarityScore
-    from congruence.document import Document
     from congruence.maps.dependence import Dependence
 
 ROUNDING = 1e-6  # of float32, as a share of the diameter
@@ -69,14 +68,15 @@ class PairMCC:
 class Plane:
     """A sample of rows in the target's principal plane, before and after the best similarity map.
 
-    All arrays have shape (m, 2) and the units of the target; `share` is the share of the target's variance in the
-    plane.
+    The points have shape (m, 2) and the units of the target; `share` is the share of the target's variance in the
+    plane, and `rows`, shape (m,), which of the paired rows they are.
     """
 
     target: Array
     before: Array
     after: Array
     share: float
+    rows: Array
 
 
 @dataclass(frozen=True)
@@ -271,11 +271,7 @@ class Comparison(Result):
     metadata: Mapping[str, Array] = field(default_factory=dict)  # of the first run, each (n,)
     steps: list[float] | None = None  # of checkpoints of one training, one for each run
     consensus: Consensus | None = None  # of all runs, where it was requested
-
-    @property
-    def verdict(self) -> str:
-        """The answer in one or two sentences."""
-        return " ".join(self.headlines)
+    color: Array | None = None  # (n,) the column by which figures of rows are coloured
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -375,12 +371,6 @@ class Comparison(Result):
                     "n": pair.n,
                     "diameter": pair.diameter,
                 }
-
-    def document(self) -> Document:
-        """Headline, table of pairs, figures of each pair, and the rows that differ most."""
-        from congruence.align._document import describe
-
-        return describe(self)
 
     def to_latex(self, path: str | Path | None = None) -> str:
         r"""Return a booktabs table of held-out errors with R² in parentheses, and write it to `path` if given."""

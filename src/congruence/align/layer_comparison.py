@@ -244,11 +244,6 @@ class LayerComparison(Result):
         same = int((best == mean).all(-1).sum())
         return (f"The closest layers are the same in {same} of {pairs} pairs of seeds.",)
 
-    @property
-    def verdict(self) -> str:
-        """Which layers correspond, in a few sentences."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[tuple[str, str], LayerPair]:
         """The pairs by (source layer, target layer)."""
         none = np.full(self.nearness.shape, np.nan)

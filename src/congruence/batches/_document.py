@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence import document as doc
 from congruence.batches._inference import FEWEST_UNITS, LEVEL
 from congruence.batches._numbers import mean_of
 from congruence.batches._verdict import (
@@ -22,20 +23,7 @@ from congruence.batches._verdict import (
     words_for,
 )
 from congruence.batches.conditions import NAMES
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Details,
-    Document,
-    Figure,
-    Heading,
-    Notes,
-    Section,
-    Table,
-    Text,
-    badge,
-)
+from congruence.document import Block, Cell, Column, Details, Figure, Notes, Section, Table, Text, badge, document_of
 from congruence.formatting import UNDEFINED, count, elided
 
 if TYPE_CHECKING:
@@ -95,7 +83,7 @@ EXPLANATIONS = (
 )
 
 
-def describe(result: Deconfounding) -> Document:
+def describe(result: Deconfounding) -> doc.Document:
     """The document of a `Deconfounding`."""
     main = words_for(result.main_condition)
     protocol = result.settings.get("protocol", "folds")
@@ -103,12 +91,10 @@ def describe(result: Deconfounding) -> Document:
     notes = [*(f"{name} was not scored: {why}." for name, why in result.skipped.items()), *result.notes]
     few = len(notes) <= TOP_NOTES
     more = f"{len(notes) - TOP_NOTES + 1} more notes are at the end of the page and in the JSON."
-    return Document(
-        question=f"{result.name}: does it generalise to unseen batches?",
-        headline=result.headlines[0],
-        details=result.headlines[1:],
+    return document_of(
+        result,
+        f"{result.name}: does it generalise to unseen batches?",
         claim=f"Does {main.inside} help on held-out batches?" if result.overall else "Does a condition help?",
-        status=result.status,
         remark=f"{result.n} rows × {result.d} dimensions, {result.batches} batches, {result.controls} controls, "
         f"{len(result.scored)} of {count(len(result.targets) + len(result.skipped), 'target')} scored",
         notes=notes if few else [*notes[: TOP_NOTES - 1], more],
@@ -124,8 +110,7 @@ def describe(result: Deconfounding) -> Document:
             *EXPLANATIONS,
             *((WORDS[name].label, WORDS[name].meaning) for name in kinds),
         ),
-        settings=result.settings,
-        title=f"{result.name}: {result.headlines[0]}",
+        about=result.name,
     )
 
 
@@ -203,7 +188,7 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
         rows = [(one.name, *(_difference(one.paired[name]) for name in result.overall)) for one in result.targets]
         few = any(p.units < FEWEST_UNITS for one in result.scored for p in one.paired.values())
         note = f"No interval: fewer than {FEWEST_UNITS} {units_of(result)} could be scored." if few else ""
-        yield Heading("Difference from base, with its 95 % interval")
+        yield doc.Heading("Difference from base, with its 95 % interval")
         yield Table("Difference in AUROC from base by target", columns, rows, note=_unscored(result, note))
     if all(one.precision for one in result.targets):
         yield from _precisions(result)
@@ -211,7 +196,7 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
 
 def _precisions(result: Deconfounding) -> Iterator[Block]:
     """Mean average precision of the replicates of each target, with its p value."""
-    yield Heading("Are replicates found on other batches? Mean average precision among controls")
+    yield doc.Heading("Are replicates found on other batches? Mean average precision among controls")
     columns = (
         Column("target", "name"),
         *(Column(words_for(name).label) for name in result.conditions),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
 from congruence.result import Finding, Result, Status
 from congruence.tables import Table
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,9 +273,3 @@ class Deconfounding(Result):
             "retrieval": {name: level_numbers(one) for name, one in self.retrieval.items()},
             "profiles": {name: profile_numbers(one) for name, one in self.profiles.items()},
         }
-
-    def document(self) -> Document:
-        """Headline, differences from base, scores by target, explanations and feature profiles."""
-        from congruence.batches._document import describe
-
-        return describe(self)

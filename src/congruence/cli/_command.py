@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Result")
 SUFFIXES = {"report": (".html", ".htm"), "json": (".json",), "csv": (".csv",), "markdown": (".md",), "latex": (".tex",)}
+RENDERED = tuple(SUFFIXES)
 SUFFIXES["junit"] = (".xml",)
 
 
@@ -44,10 +45,19 @@ class Outputs:
     quiet: bool = option(False, "Print no table and no progress.", panel=OUTPUT, flag="--quiet/-q")
 
     def files(self) -> dict[str, Path]:
-        """The requested outputs, by the name of their flag."""
-        return {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if isinstance(getattr(self, f.name), Path)
-        }
+        """The requested renderings of the result, by the name of their flag."""
+        named = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: path for name, path in named.items() if isinstance(path, Path) and name in RENDERED}
+
+
+def argument(help: str, *, metavar: str | None = None) -> Any:
+    """A positional argument."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def flag(*names: str, help: str, panel: str, metavar: str | None = None) -> Any:
+    """A flag that is no option of the verb."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
 
 
 class _Quiet(Protocol):
@@ -260,10 +270,10 @@ def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:
 
 Dask = Annotated[
     Optional[str],
-    typer.Option(
-        metavar="ADDRESS",
+    flag(
         help="Read and sum the rows on the workers of this dask scheduler, or on 'local' ones.",
-        rich_help_panel="Method",
+        panel="Method",
+        metavar="ADDRESS",
     ),
 ]
 

@@ -16,20 +16,20 @@ from congruence.options import OUTPUT
 
 FailOn = Annotated[
     Optional[str],
-    typer.Option(
-        metavar="STATUS,...",
+    cli.flag(
         help="Exit with 1 if the result, or a part of it, has one of these statuses: fails, ambiguous, unknown, holds.",
-        rich_help_panel=OUTPUT,
+        panel=OUTPUT,
+        metavar="STATUS,...",
     ),
 ]
 FailAbove = Annotated[
     Optional[list[str]],
-    typer.Option(
-        metavar="GROUP=LIMIT",
+    cli.flag(
         help="Exit with 1 if the held-out error of a pair is above this share of chance; may be repeated. "
         "GROUP.unexplained is the share of the variance, GROUP.diameter that of the diameter; GROUP.r2 is a "
         "minimum of R².",
-        rich_help_panel=OUTPUT,
+        panel=OUTPUT,
+        metavar="GROUP=LIMIT",
     ),
 ]
 

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from congruence.cli import _command as cli
 from congruence.errors import InputError
 from congruence.importing import load_named
 from congruence.options import DATA
 
 DecoderName = Annotated[
     str,
-    typer.Argument(
+    cli.argument(
+        "module:function or path/to/file.py:function, which returns the decoder, or a run folder of train.",
         metavar="DECODER",
-        help="module:function or path/to/file.py:function, which returns the decoder, or a run folder of train.",
-        show_default=False,
     ),
 ]
 LatentsFile = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[LATENTS]",
-        help="Table of latents (.npy .csv .parquet ...); of a run folder, its own by default.",
-        show_default=False,
+    cli.argument(
+        "Table of latents (.npy .csv .parquet ...); of a run folder, its own by default.", metavar="[LATENTS]"
     ),
 ]
 Code = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE.PY:CLASS",
+    cli.flag(
         help="The class of the model of a run folder, if that is one of your own; its code is run.",
-        rich_help_panel=DATA,
+        panel=DATA,
+        metavar="FILE.PY:CLASS",
     ),
 ]
 
@@ -59,6 +57,22 @@ def load_decoder(name: str, code: str | None = None) -> Any:
     if not callable(decoder):
         raise InputError(f"{name} must return a callable decoder; got {type(decoder).__name__}")
     return decoder
+
+
+def examine(
+    verb: Callable[..., Any], name: str, latents: str, options: Any, outputs: cli.Outputs, code: str | None, also: str
+) -> None:
+    """Load a decoder, and the one that the option `also` names; examine it and deliver the result."""
+    from congruence.decoder.prepared_decoder import import_torch
+
+    import_torch()
+    named, decoder, second = {"decoder": name}, load_decoder(name, code), getattr(options, also)
+    if second is not None:
+        named[also] = second
+        options = replace(options, **{also: load_decoder(second, code)})
+    with cli.working(outputs) as progress:
+        result = verb(decoder, latents, options=options, progress=progress)
+    cli.deliver(replace(result, settings=named | dict(result.settings)), outputs)
 
 
 def _load_run(folder: str, code: str | None) -> Any:

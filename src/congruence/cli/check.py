@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
-import typer
-
 from congruence.align._limits import check_gates
 from congruence.align._options import CheckOptions
 from congruence.cli import _command as cli
@@ -26,36 +24,28 @@ class CheckOutputs(cli.Outputs):
 
     junit: Path | None = option(None, "Write the gates as JUnit XML.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the JUnit file, which tells of the gates."""
-        return {name: path for name, path in super().files().items() if name != "junit"}
-
 
 @cli.command
 def check(
     options: CheckOptions,
     outputs: CheckOutputs,
-    new: Annotated[
-        Optional[str], typer.Argument(metavar="FILE", help="The embeddings to check, or to save.", show_default=False)
-    ] = None,
+    new: Annotated[Optional[str], cli.argument("The embeddings to check, or to save.", metavar="FILE")] = None,
     baseline: Annotated[
         Optional[str],
-        typer.Option(metavar="FILE", help="What --save wrote, or another embedding file.", rich_help_panel=DATA),
+        cli.flag(help="What --save wrote, or another embedding file.", panel=DATA, metavar="FILE"),
     ] = None,
     save: Annotated[
         Optional[Path],
-        typer.Option(metavar="FILE", help="Save a sample of the rows as a baseline.", rich_help_panel=OUTPUT),
+        cli.flag(help="Save a sample of the rows as a baseline.", panel=OUTPUT, metavar="FILE"),
     ] = None,
     canary: Annotated[
         Optional[Path],
-        typer.Option(
-            metavar="FILE", help="Write fifty sentences to embed, one in a line, and stop.", rich_help_panel=OUTPUT
-        ),
+        cli.flag(help="Write fifty sentences to embed, one in a line, and stop.", panel=OUTPUT, metavar="FILE"),
     ] = None,
     fail_on: FailOn = None,
     fail_above: FailAbove = None,
     allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Accept the status unknown.", rich_help_panel=OUTPUT)
+        bool, cli.flag("--allow-unknown", help="Accept the status unknown.", panel=OUTPUT)
     ] = False,
 ) -> None:
     """Did my embeddings change since the baseline?

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from congruence.align._limits import parse_limits
 from congruence.align._options import CompareOptions, check_groups
 from congruence.cli import _command as cli
@@ -20,11 +18,10 @@ from congruence.options import OUTPUT, option
 
 Files = Annotated[
     list[str],
-    typer.Argument(
-        metavar="FILE",
-        help="Two or more embedding files (.npy .parquet .csv .jsonl .safetensors .pt .h5ad ...); a folder of parts is "
+    cli.argument(
+        "Two or more embedding files (.npy .parquet .csv .jsonl .safetensors .pt .h5ad ...); a folder of parts is "
         "one run, - is standard input.",
-        show_default=False,
+        metavar="FILE",
     ),
 ]
 
@@ -36,10 +33,6 @@ class CompareOutputs(cli.Outputs):
     latex: Path | None = option(None, "Write the table as LaTeX.", panel=OUTPUT)
     rows_out: Path | None = option(None, "Write the rows, by decreasing disagreement, as a table.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the table of rows."""
-        return {name: path for name, path in super().files().items() if name != "rows_out"}
-
 
 @cli.command
 def compare(
@@ -48,10 +41,10 @@ def compare(
     outputs: CompareOutputs,
     series: Annotated[
         bool,
-        typer.Option(
+        cli.flag(
             "--series",
             help="Checkpoints of one training, each onto the next and the last; the step is in the file name.",
-            rich_help_panel="Method",
+            panel="Method",
         ),
     ] = False,
     dask: cli.Dask = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from congruence.cli import _command as cli
-from congruence.cli._load_decoder import Code, DecoderName, LatentsFile, is_run, latents_of, load_decoder
+from congruence.cli._load_decoder import Code, DecoderName, LatentsFile, examine, is_run, latents_of
 from congruence.decoder._options import DecoderOptions
 
 
@@ -30,18 +30,9 @@ def decoder(
         congruence decoder runs/MyModel-0 --code mymodel.py:MyModel
     """
     from congruence.decoder.examination import examine_decoder
-    from congruence.decoder.prepared_decoder import import_torch
 
     latents = latents_of(name, latents)
     if options.other is not None and options.other_latents is None and is_run(options.other):
         options = replace(options, other_latents=options.other)
     cli.check_outputs(outputs, [one for one in (latents, options.other_latents) if one is not None])
-    import_torch()
-    loaded = load_decoder(name, code)
-    named = {"decoder": name}
-    if options.other is not None:
-        named["other"] = options.other
-        options = replace(options, other=load_decoder(options.other, code))
-    with cli.working(outputs) as progress:
-        result = examine_decoder(loaded, latents, options=options, progress=progress)
-    cli.deliver(replace(result, settings=named | dict(result.settings)), outputs)
+    examine(examine_decoder, name, latents, options, outputs, code, "other")

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
-import typer
-
 from congruence.batches._options import DeconfoundOptions
 from congruence.cli import _command as cli
 from congruence.errors import InputError
@@ -24,29 +22,24 @@ class DeconfoundOutputs(cli.Outputs):
     out: Path | None = option(None, "Write the embedding under one condition as a table.", panel=OUTPUT)
     write_back: bool = option(False, "Write that embedding into obsm of the .h5ad file itself.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the embedding."""
-        return {name: path for name, path in super().files().items() if name != "out"}
-
 
 @cli.command
 def deconfound(
     files: Annotated[
         list[str],
-        typer.Argument(
+        cli.argument(
+            "Embeddings with metadata (.parquet .csv .h5ad .arrow .npz .zarr); several are read as one table.",
             metavar="TABLE",
-            help="Embeddings with metadata (.parquet .csv .h5ad .arrow .npz .zarr); several are read as one table.",
-            show_default=False,
         ),
     ],
     options: DeconfoundOptions,
     outputs: DeconfoundOutputs,
     positive: Annotated[
         Optional[list[str]],
-        typer.Option(
-            metavar="VALUE",
+        cli.flag(
             help="Only this value of --target; may be repeated. Without --control, all other rows are controls.",
-            rich_help_panel=DATA,
+            panel=DATA,
+            metavar="VALUE",
         ),
     ] = None,
 ) -> None:

@@ -42,20 +42,18 @@ def _list_metrics(wanted: bool) -> None:
 def evaluate(
     codes: Annotated[
         str,
-        typer.Argument(
-            help="Learned codes (.npy .parquet .csv .jsonl .safetensors .pt ...), a pattern or a folder of parts, "
-            "or the folder of a run of congruence train.",
-            show_default=False,
+        cli.argument(
+            "Learned codes (.npy .parquet .csv .jsonl .safetensors .pt ...), a pattern or a folder of parts, "
+            "or the folder of a run of congruence train."
         ),
     ],
     options: EvaluateOptions,
     outputs: cli.Outputs,
     factors: Annotated[
         Optional[str],
-        typer.Argument(
+        cli.argument(
+            "True factors of the same rows, numbers or words; not needed where they are columns of CODES.",
             metavar="[FACTORS]",
-            help="True factors of the same rows, numbers or words; not needed where they are columns of CODES.",
-            show_default=False,
         ),
     ] = None,
     code: Code = None,

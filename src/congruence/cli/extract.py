@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from congruence.activations._options import ExtractOptions
 from congruence.checks import require
 from congruence.cli import _command as cli
@@ -22,35 +20,25 @@ if TYPE_CHECKING:
 def extract(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL",
-            help="MODULE:FUNCTION that returns a torch module, a folder of transformers or sentence-transformers, or "
+        cli.argument(
+            "MODULE:FUNCTION that returns a torch module, a folder of transformers or sentence-transformers, or "
             "OWNER/NAME of a hub.",
-            show_default=False,
+            metavar="MODEL",
         ),
     ],
     options: ExtractOptions,
-    layer: Annotated[
-        list[str] | None, typer.Option(help="Dotted name of a layer; may be repeated.", rich_help_panel=METHOD)
-    ] = None,
-    layers: Annotated[bool, typer.Option("--layers", help="List the layers and stop.", rich_help_panel=OUTPUT)] = False,
-    array: Annotated[
-        Path | None, typer.Option(help="Rows of a .npy or .npz array or of a table.", rich_help_panel=DATA)
-    ] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of images.", rich_help_panel=DATA)] = None,
-    text: Annotated[
-        Path | None, typer.Option(help="Text file, one row per line, or a table.", rich_help_panel=DATA)
-    ] = None,
+    layer: Annotated[list[str] | None, cli.flag(help="Dotted name of a layer; may be repeated.", panel=METHOD)] = None,
+    layers: Annotated[bool, cli.flag("--layers", help="List the layers and stop.", panel=OUTPUT)] = False,
+    array: Annotated[Path | None, cli.flag(help="Rows of a .npy or .npz array or of a table.", panel=DATA)] = None,
+    images: Annotated[Path | None, cli.flag(help="Folder of images.", panel=DATA)] = None,
+    text: Annotated[Path | None, cli.flag(help="Text file, one row per line, or a table.", panel=DATA)] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Table to write (.parquet .zarr .arrow .csv); contains {layer} for several layers.",
-            rich_help_panel=OUTPUT,
+        cli.flag(
+            help="Table to write (.parquet .zarr .arrow .csv); contains {layer} for several layers.", panel=OUTPUT
         ),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no table and no progress.", rich_help_panel=OUTPUT)
-    ] = False,
+    quiet: Annotated[bool, cli.flag("--quiet", "-q", help="Print no table and no progress.", panel=OUTPUT)] = False,
 ) -> None:
     """What does a layer of my model return for these inputs?
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from congruence.cli import _command as cli
 from congruence.cli._gates import FailOn, check_statuses, exit_by_gates, record_gates, status_gates
 from congruence.features._options import FeatureOptions
@@ -15,10 +13,9 @@ from congruence.features._options import FeatureOptions
 def features(
     dictionaries: Annotated[
         list[str],
-        typer.Argument(
+        cli.argument(
+            "Two or more dictionaries: safetensors, npy, npz, pt, a SAELens or sparsify folder, or a saved ICA.",
             metavar="A B [C ...]",
-            help="Two or more dictionaries: safetensors, npy, npz, pt, a SAELens or sparsify folder, or a saved ICA.",
-            show_default=False,
         ),
     ],
     options: FeatureOptions,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from congruence.align._options import CompareLayersOptions
 from congruence.cli import _command as cli
 from congruence.cli._gates import FailOn, check_statuses, exit_by_gates, record_gates, status_gates
@@ -16,11 +14,10 @@ from congruence.errors import InputError
 def layers(
     runs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUN_A RUN_B",
-            help="Two patterns in quotes, each for the files of one run's layers; * is the layer. In a pattern with "
+        cli.argument(
+            "Two patterns in quotes, each for the files of one run's layers; * is the layer. In a pattern with "
             "two stars, the first is the seed.",
-            show_default=False,
+            metavar="RUN_A RUN_B",
         ),
     ],
     options: CompareLayersOptions,

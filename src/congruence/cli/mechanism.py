@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from congruence.cli import _command as cli
-from congruence.cli._load_decoder import Code, DecoderName, LatentsFile, latents_of, load_decoder
+from congruence.cli._load_decoder import Code, DecoderName, LatentsFile, examine, latents_of
 from congruence.mechanism._options import MechanismOptions
 
 
@@ -24,17 +22,8 @@ def mechanism(
 
         congruence mechanism path/to/model.py:decoder latents.parquet --features 'z_*' --json -
     """
-    from congruence.decoder.prepared_decoder import import_torch
     from congruence.mechanism.examination import examine_mechanism
 
     latents = latents_of(name, latents)
     cli.check_outputs(outputs, [one for one in (latents, options.codes) if one is not None])
-    import_torch()
-    decoder = load_decoder(name, code)
-    named = {"decoder": name}
-    if options.model is not None:
-        named["model"] = options.model
-        options = replace(options, model=load_decoder(options.model, code))
-    with cli.working(outputs) as progress:
-        result = examine_mechanism(decoder, latents, options=options, progress=progress)
-    cli.deliver(replace(result, settings=named | dict(result.settings)), outputs)
+    examine(examine_mechanism, name, latents, options, outputs, code, "model")

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
-import typer
-
 from congruence.cli import _command as cli
 from congruence.cli._load_decoder import Code
 from congruence.errors import InputError
@@ -25,33 +23,31 @@ def mixture(
     outputs: cli.Outputs,
     runs: Annotated[
         Optional[list[str]],
-        typer.Argument(
-            metavar="[RUNS]...", help="Run folders of vade, mfcvae, mixvae or ivae; 'runs/vade-*'.", show_default=False
-        ),
+        cli.argument("Run folders of vade, mfcvae, mixvae or ivae; 'runs/vade-*'.", metavar="[RUNS]..."),
     ] = None,
     prior: Annotated[
         Optional[Path],
-        typer.Option(
-            metavar="FILE",
+        cli.flag(
             help="Your own model instead of run folders: a .npz file with weights (J,), means (J, m) and covariances, "
             "and 'fitted' (the covariance type) if it was fitted to data. It is never unpickled.",
-            rich_help_panel="Your own model",
+            panel="Your own model",
+            metavar="FILE",
         ),
     ] = None,
     decoder: Annotated[
         Optional[str],
-        typer.Option(
-            metavar="MODULE:FUNCTION",
+        cli.flag(
             help="A function without arguments that returns the decoder, a torch module. Its code is run.",
-            rich_help_panel="Your own model",
+            panel="Your own model",
+            metavar="MODULE:FUNCTION",
         ),
     ] = None,
     codes: Annotated[
         Optional[str],
-        typer.Option(
-            metavar="TABLE",
+        cli.flag(
             help="Latents of the data (.npy .csv .parquet ...); see --codes-are.",
-            rich_help_panel="Your own model",
+            panel="Your own model",
+            metavar="TABLE",
         ),
     ] = None,
     code: Code = None,

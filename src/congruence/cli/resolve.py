@@ -16,15 +16,14 @@ from congruence.options import METHOD, OUTPUT, option, reading
 
 if TYPE_CHECKING:
     from congruence.progress import Progress
-    from congruence.tables import Stream, Table
+    from congruence.tables import Table
 
 Files = Annotated[
     list[str],
-    typer.Argument(
-        metavar="FILE",
-        help="Embeddings (.npy .parquet .csv .jsonl .safetensors .pt .h5ad ...); several files, a pattern or a folder "
+    cli.argument(
+        "Embeddings (.npy .parquet .csv .jsonl .safetensors .pt .h5ad ...); several files, a pattern or a folder "
         "are read as one table, - is standard input.",
-        show_default=False,
+        metavar="FILE",
     ),
 ]
 
@@ -36,10 +35,6 @@ class ResolveOutputs(cli.Outputs):
     out: Path | None = option(None, "Write the components as a table.", panel=OUTPUT)
     model: Path | None = option(None, "Write the fitted model for --apply (safetensors).", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """The renderings of the result."""
-        return {name: path for name, path in super().files().items() if name not in ("out", "model")}
-
 
 @cli.command
 def resolve(
@@ -49,11 +44,11 @@ def resolve(
     outputs: ResolveOutputs,
     apply: Annotated[
         Path | None,
-        typer.Option(help="Use the components of this model; nothing is fitted.", rich_help_panel=METHOD),
+        cli.flag(help="Use the components of this model; nothing is fitted.", panel=METHOD),
     ] = None,
     inverse: Annotated[
         bool,
-        typer.Option("--inverse", help="With --apply: map components back to embeddings.", rich_help_panel=METHOD),
+        cli.flag("--inverse", help="With --apply: map components back to embeddings.", panel=METHOD),
     ] = False,
     dask: cli.Dask = None,
 ) -> None:
@@ -128,13 +123,19 @@ def _number(text: str | None) -> Any:
 
 
 def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:
-    """Read files as one table; options that do not apply to them are refused."""
-    from congruence.tables.inputs import check_options
+    """Read files as one table."""
     from congruence.tables.parts import lazy_parts, read_parts
+
+    return (lazy_parts if lazily else read_parts)(paths, **_wishes(paths, options))
+
+
+def _wishes(paths: list[str], options: ResolveOptions) -> dict[str, Any]:
+    """The options for reading the files; those that do not apply to them are refused."""
+    from congruence.tables.inputs import check_options
 
     wishes = {name: value for name, value in reading(options).items() if value is not None}
     check_options(paths, [name for name in wishes if name != "id"])
-    return (lazy_parts if lazily else read_parts)(paths, **wishes)
+    return wishes
 
 
 def _resolved(table: Table, options: ResolveOptions, outputs: ResolveOutputs, progress: Progress) -> Any:
@@ -167,18 +168,12 @@ def _apply(
     """Write the components of the rows, or with `inverse` the embeddings of components; return how many rows."""
     from congruence.ica import load_ica, write_components
     from congruence.tables import stream_parts
-    from congruence.tables.inputs import check_options
 
     if outputs.out is None:
         raise InputError("--apply needs --out, the table to write")
     cli.check_outputs(outputs, [*paths, model], {"out": outputs.out})
     ica = load_ica(model)
-    rows: Table | Stream
-    if lazily or options.drop_missing:  # the number of remaining rows must be known before writing
-        rows = _read(paths, options, lazily)
-    else:
-        wishes = {name: value for name, value in reading(options).items() if value is not None}
-        check_options(paths, [name for name in wishes if name != "id"])
-        rows = stream_parts(paths, **wishes)
+    whole = lazily or options.drop_missing  # the number of remaining rows must be known before writing
+    rows = _read(paths, options, lazily) if whole else stream_parts(paths, **_wishes(paths, options))
     chosen: dict[str, Any] = {"inverse": inverse, "id": options.id, "drop_missing": options.drop_missing}
     return write_components(rows, ica, outputs.out, **chosen, progress=progress)

@@ -25,30 +25,24 @@ class FitOutputs(cli.Outputs):
 
     map: Path | None = option(None, "Write the translator (.safetensors), for 'translate apply'.", panel=OUTPUT)
 
-    def files(self) -> dict[str, Path]:
-        """All but the translator."""
-        return {name: path for name, path in super().files().items() if name != "map"}
-
 
 @app.command()
 @cli.command
 def fit(
-    old: Annotated[str, typer.Argument(help="Rows embedded by the old model.", show_default=False)],
-    new: Annotated[str, typer.Argument(help="The same rows embedded by the new model.", show_default=False)],
+    old: Annotated[str, cli.argument("Rows embedded by the old model.")],
+    new: Annotated[str, cli.argument("The same rows embedded by the new model.")],
     options: TranslateOptions,
     outputs: FitOutputs,
     queries: Annotated[
         Optional[tuple[str, str]],
-        typer.Option(
+        cli.flag(
             "--queries",
-            metavar="OLD_Q NEW_Q",
             help="The same queries embedded by both models: fit on documents, certify on queries.",
-            rich_help_panel=DATA,
+            panel=DATA,
+            metavar="OLD_Q NEW_Q",
         ),
     ] = None,
-    fail: Annotated[
-        bool, typer.Option("--fail", help="Exit with 1 unless the decision is go.", rich_help_panel=OUTPUT)
-    ] = False,
+    fail: Annotated[bool, cli.flag("--fail", help="Exit with 1 unless the decision is go.", panel=OUTPUT)] = False,
 ) -> None:
     """Fit the map from new to old on rows that both models embedded, and test it.
 
@@ -81,16 +75,12 @@ def fit(
 @app.command()
 @cli.command
 def apply(
-    map: Annotated[Path, typer.Argument(help="The translator that 'fit' wrote.", show_default=False)],
-    table: Annotated[
-        str, typer.Argument(help="Rows to translate: a file of any size, a pattern or a folder.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Table to write; for a pattern or a folder, a folder.", rich_help_panel=OUTPUT)
-    ],
+    map: Annotated[Path, cli.argument("The translator that 'fit' wrote.")],
+    table: Annotated[str, cli.argument("Rows to translate: a file of any size, a pattern or a folder.")],
+    out: Annotated[Path, cli.flag(help="Table to write; for a pattern or a folder, a folder.", panel=OUTPUT)],
     options: ApplyOptions,
     dask: cli.Dask = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.", rich_help_panel=OUTPUT)] = False,
+    quiet: Annotated[bool, cli.flag("--quiet", "-q", help="Print no progress.", panel=OUTPUT)] = False,
 ) -> None:
     """Translate tables of any size; ids and all other columns stay as they are.
 
@@ -124,13 +114,13 @@ def apply(
 @app.command()
 @cli.command
 def export(
-    map: Annotated[Path, typer.Argument(help="The translator that 'fit' wrote.", show_default=False)],
-    to: Annotated[str, typer.Option(help=f"Format: {', '.join(FORMATS)}.", rich_help_panel=OUTPUT)],
+    map: Annotated[Path, cli.argument("The translator that 'fit' wrote.")],
+    to: Annotated[str, cli.flag(help=f"Format: {', '.join(FORMATS)}.", panel=OUTPUT)],
     out: Annotated[
         Path,
-        typer.Option(help="File (.onnx, .py) or, for sentence-transformers, folder to write.", rich_help_panel=OUTPUT),
+        cli.flag(help="File (.onnx, .py) or, for sentence-transformers, folder to write.", panel=OUTPUT),
     ],
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.", rich_help_panel=OUTPUT)] = False,
+    quiet: Annotated[bool, cli.flag("--quiet", "-q", help="Print nothing.", panel=OUTPUT)] = False,
 ) -> None:
     """Write a translator for programs without congruence.
 

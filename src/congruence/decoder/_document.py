@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from congruence import document as doc
 from congruence.decoder.stretch import unseen_share
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Findings,
-    Grid,
-    Heading,
-    Section,
-    Table,
-    Text,
-    facts,
-    share,
-)
+from congruence.document import Block, Column, Figure, Findings, Heading, Section, Text, document_of, facts, share
 from congruence.formatting import number, percent
 
 if TYPE_CHECKING:
@@ -65,30 +52,26 @@ _GLOSSARY = (
 )
 
 
-def describe(examination: DecoderExamination) -> Document:
+def describe(examination: DecoderExamination) -> doc.Document:
     """The document of a decoder examination."""
     b = examination.stretch
-    headline, *details = examination.headlines
     reason: str = examination.status
     if examination.best.basis == "premise fails":
         reason = "premise fails"
     elif reason == "unknown" and examination.bounds and all(one.vacuous for one in examination.bounds.values()):
         reason = "vacuous"
-    return Document(
-        question="How much does the decoder stretch lengths, and what does that guarantee?",
-        headline=headline,
-        details=details,
+    return document_of(
+        examination,
+        "How much does the decoder stretch lengths, and what does that guarantee?",
         claim="Does Theorem 1 guarantee a rigid motion or a similarity?",
-        status=examination.status,
         remark=_REMARKS[reason],
-        notes=examination.notes,
         sections=(
             Section("The bi-Lipschitz constant", tuple(_all_constants(examination)), id="constant"),
             Section("What does Theorem 1 guarantee?", tuple(_theorem(examination)), id="theorem"),
         ),
         glossary=_GLOSSARY,
         settings={**examination.settings, "latents per point": b.dimension, "outputs per point": b.outputs},
-        title=f"Decoder: {headline}",
+        about="Decoder",
     )
 
 
@@ -122,7 +105,7 @@ def _constants(b: BiLipschitz, certificate: StretchCertificate | None, brief: bo
         figures.append(Figure("stretch_spectrum", (b,), caption="In each direction", brief=brief and not finite))
     if figures:
         yield Heading("At which points, and in which direction?")
-        yield Grid(figures, "halves")
+        yield doc.Grid(figures, "halves")
 
 
 def _theorem(examination: DecoderExamination) -> Iterator[Block]:
@@ -141,7 +124,7 @@ def _theorem(examination: DecoderExamination) -> Iterator[Block]:
     yield Findings(examination.premises, brief=True)
 
 
-def _bounds(bounds: Sequence[Bound]) -> Table:
+def _bounds(bounds: Sequence[Bound]) -> doc.Table:
     rows = []
     for bound in bounds:
         constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
@@ -164,7 +147,7 @@ def _bounds(bounds: Sequence[Bound]) -> Table:
     columns = (*(Column(name, "text") for name in ("up to a", "bound")), Column("distance"))
     columns += (Column("share of the diameter"), Column("reason", "text"))
     cells = [
-        (up_to, name, value, Cell("", "") if value is None else share(value / bounds[0].diameter), reason)
+        (up_to, name, value, doc.Cell("", "") if value is None else share(value / bounds[0].diameter), reason)
         for up_to, name, value, reason in rows
     ]
-    return Table("Bounds of Theorem 1", columns, cells, brief=True)
+    return doc.Table("Bounds of Theorem 1", columns, cells, brief=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from congruence.maps.groups import fit_map
 from congruence.options import takes
 from congruence.progress import Progress
 from congruence.result import Finding, Result, Status, conclude
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 _ROUNDING = 1e-6  # of the diameter
 _GROUPS: Mapping[UpTo, str] = {"rigid": "a rigid motion", "similarity": "a rigid motion and a scale"}
@@ -153,11 +150,6 @@ class DecoderExamination(Result):
         kind = "" if bound.certified else " (an estimate from sampled constants)"
         return f"If its open premises hold ({unknown}), Theorem 1 implies that {trainings} differ by {share}{kind}."
 
-    @property
-    def verdict(self) -> str:
-        """How much the decoder stretches, and what Theorem 1 implies."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[str, Finding]:
         """The conclusions and their premises by name."""
         return {finding.name: finding for finding in (*self.findings, *self.premises)}
@@ -179,12 +171,6 @@ class DecoderExamination(Result):
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each point, in the order of the latents."""
         yield from self.stretch.table()
-
-    def document(self) -> Document:
-        """Constants, their distribution, the bounds of Theorem 1 and its premises."""
-        from congruence.decoder._document import describe
-
-        return describe(self)
 
 
 @takes(DecoderOptions)

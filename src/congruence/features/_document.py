@@ -8,23 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.document import (
-    CONTEXT_LETTERS,
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Grid,
-    Heading,
-    Section,
-    Table,
-    Text,
-    facts,
-    label_cell,
-    share,
-    shares,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Column, Figure, Section, Table, Text, facts, label_cell, share, shares
 from congruence.features._match import shown_features
 from congruence.features.feature_match import EXPLAINED, LEVELS, PairMatch, chance_text
 from congruence.formatting import number, percent
@@ -66,9 +51,8 @@ GLOSSARY = (
 )
 
 
-def describe(result: FeatureMatch) -> Document:
+def describe(result: FeatureMatch) -> doc.Document:
     """The document of a match of features."""
-    headline, *details = result.headlines
     first = result.dictionaries[0]
     pair = result.pairs[0]
     sections = [
@@ -78,14 +62,11 @@ def describe(result: FeatureMatch) -> Document:
         Section("Do frequent features come back more often?", tuple(_frequencies(result)), id="frequency"),
         Section("Single features", tuple(_features(result)), id="features"),
     ]
-    return Document(
-        question=f"Do the features of {first.name} come back?",
-        headline=headline,
-        details=details,
+    return doc.document_of(
+        result,
+        f"Do the features of {first.name} come back?",
         claim="Do the features come back?",
-        status=result.status,
         remark=f"{first.m:,} features in {first.d} dimensions, {result.settings['matching']} matching",
-        notes=result.notes,
         sections=[section for section in sections if section.blocks],
         reading=(
             "A dictionary holds features: directions of one space, such as the decoder rows of a sparse autoencoder. "
@@ -95,19 +76,25 @@ def describe(result: FeatureMatch) -> Document:
         glossary=GLOSSARY,
         settings={"dictionaries": ", ".join(f"{one.name} ({one.m:,})" for one in result.dictionaries)}
         | dict(result.settings),
-        title=f"Features of {first.name}: {headline}",
+        about=f"Features of {first.name}",
     )
 
 
 def _similarity(result: FeatureMatch) -> Iterator[Block]:
     pair = result.pairs[0]
+    first, second = result.dictionaries[:2]
     known = pair.cosine[np.isfinite(pair.cosine)]
     curves = [(one.target, *one.curve()) for one in result.first_pairs]
     figures = (
-        Figure("cosine_histogram", (pair,), "Cosine of each feature with its nearest one", brief=True),
+        Figure(
+            "cosine_histogram",
+            (pair, first.number, second.number),
+            "Cosine of each feature with its nearest one",
+            brief=True,
+        ),
         Figure("share_curve", (curves, LEVELS, pair.least), "Share that comes back, by the required cosine", FLAT),
     )
-    yield Grid(figures, "halves")
+    yield doc.Grid(figures, "halves")
     low, high = result.interval
     rows: list[tuple[str, Any, str]] = [
         ("come back", share(result.share, below=f"{percent(low)} to {percent(high)}"), _in_all(result)),
@@ -243,7 +230,7 @@ def _features(result: FeatureMatch) -> Iterator[Block]:
 
 
 def _listed(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> Iterator[Block]:
-    yield Heading(title)
+    yield doc.Heading(title)
     yield Table(title, columns, rows)
 
 
@@ -260,5 +247,5 @@ def _correlation(result: FeatureMatch, at: int) -> float:
 def _top_rows(result: FeatureMatch, at: int) -> Cell:
     assert result.codes is not None
     assert result.labels is not None
-    labels = [label_cell(result.labels[row], CONTEXT_LETTERS) for row in result.codes.top.get(at, ())[:ROWS]]
+    labels = [label_cell(result.labels[row], doc.CONTEXT_LETTERS) for row in result.codes.top.get(at, ())[:ROWS]]
     return Cell(" · ".join(cell.text for cell in labels), hint=" · ".join(cell.hint or cell.text for cell in labels))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from congruence.features.dictionary import Dictionary
 from congruence.formatting import percent
 from congruence.result import Finding, Result, Status
 from congruence.stats.intervals import NO_INTERVAL, jackknife_interval
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 LEVELS = np.round(np.arange(0.05, 1.0, 0.05), 2)  # cosines of the curve of shares
 ROUNDING = 1e-5  # of cosines in float32
@@ -319,12 +316,6 @@ class FeatureMatch(Result):
             "partner": [int(target[at]) if at >= 0 else None for at in pair.partner],
             "cosine": pair.cosine.tolist(),
         }
-
-    def document(self) -> Document:
-        """Headline, cosines beside chance, curve over limits, split features, and single features with their rows."""
-        from congruence.features._document import describe
-
-        return describe(self)
 
 
 def chance_text(chance: float, limit: float) -> str:

@@ -6,25 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from congruence.document import (
-    CONTEXT_LETTERS,
-    LETTERS,
-    Block,
-    Cell,
-    Column,
-    Details,
-    Document,
-    Figure,
-    Grid,
-    Group,
-    Heading,
-    Section,
-    Table,
-    Text,
-    badge,
-    label_cell,
-    share,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Column, Figure, Grid, Heading, Section, Table, Text, label_cell, share
 from congruence.formatting import count, elided, fixed, number, percent
 from congruence.ica._halves import SAME_AXIS, TWO_COMPONENTS_ERROR
 from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR
@@ -100,18 +83,14 @@ SHAPE = (
 )
 
 
-def describe(resolution: Resolution) -> Document:
+def describe(resolution: Resolution) -> doc.Document:
     """The document of a resolution."""
-    headline, *details = resolution.headlines
     measured = resolution.stability
-    return Document(
-        question=f"{resolution.name}: can the rotation be undone without labels?",
-        headline=headline,
-        details=details,
+    return doc.document_of(
+        resolution,
+        f"{resolution.name}: can the rotation be undone without labels?",
         claim="Are all components identified?" if measured is None else "Are all components identified and stable?",
-        status=resolution.status,
         remark=_remark(resolution),
-        notes=resolution.notes,
         sections=tuple(_sections(resolution)),
         reading=(
             "Retraining a model leaves its embedding free to rotate. If the rows are mixtures of independent sources "
@@ -121,24 +100,19 @@ def describe(resolution: Resolution) -> Document:
             "method can identify their axes."
         ),
         glossary=tuple(_glossary(resolution)),
-        settings=resolution.settings,
-        title=f"{resolution.name}: {headline}",
+        about=resolution.name,
     )
 
 
-def describe_stability(stability: ComponentStability) -> Document:
+def describe_stability(stability: ComponentStability) -> doc.Document:
     """The document of a component stability."""
-    headline, *details = stability.headlines
     settings = stability.settings
     fits = f"{count(settings['restarts'], 'restart')} and {count(settings['bootstrap'], 'bootstrap resample')}"
-    return Document(
-        question="Which independent components are stable?",
-        headline=headline,
-        details=details,
+    return doc.document_of(
+        stability,
+        "Which independent components are stable?",
         claim="Are all components stable?",
-        status=stability.status,
         remark=f"{settings['n']} rows; {count(stability.k, 'component')}; {fits}",
-        notes=stability.notes,
         sections=tuple(_stability_sections(stability)),
         reading=(
             "The components of all rows are compared with those of fits from other random starts and on bootstrap "
@@ -153,8 +127,7 @@ def describe_stability(stability: ComponentStability) -> Document:
             ERROR,
             *SHAPE[:2],
         ),
-        settings=stability.settings,
-        title=headline,
+        about="",
     )
 
 
@@ -252,7 +225,7 @@ def _curve(points: Sequence[StabilityPoint]) -> Iterator[Block]:
     rows = [(p.n_components, share(p.variance_share), p.identified, p.stable) for p in rising]
     table = Table("Stability by number of components", columns, rows)
     yield Heading("With other numbers of components")
-    yield Grid((Figure("component_curve", (rising,)), Group((table,))), "pictures")
+    yield Grid((Figure("component_curve", (rising,)), doc.Group((table,))), "pictures")
 
 
 def _profiles(resolution: Resolution) -> Iterator[Block]:
@@ -266,18 +239,18 @@ def _profiles(resolution: Resolution) -> Iterator[Block]:
         shown: list[Block] = []
         if features:
             bars = [(one.feature, one.value) for one in features[:LISTED_LOADINGS]]
-            shown.append(Group((Heading("Loadings"), Figure("component_loadings", (bars, f"ica{i}")))))
+            shown.append(doc.Group((Heading("Loadings"), Figure("component_loadings", (bars, f"ica{i}")))))
         both = (*profile.highest, *(one for one in reversed(profile.lowest) if one not in profile.highest))
-        shown.append(Group((Heading("Highest and lowest rows"), _extremes(both, profile.explained, f"ica{i}"))))
+        shown.append(doc.Group((Heading("Highest and lowest rows"), _extremes(both, profile.explained, f"ica{i}"))))
         few = max((m for m in range(1, LISTED + 1) if len(_signed(features[:m])) <= SUMMARY), default=1)
         summary = f"ica{i}: {_signed(features[:few]) or 'extreme rows'}"
-        yield Details(summary, (Grid(shown, "halves"),), open=i == 0, status=rows[i]["status"])
+        yield doc.Details(summary, (Grid(shown, "halves"),), open=i == 0, status=rows[i]["status"])
     if resolution.loadings:
         named = hasattr(resolution.ica, "feature_names_in_")  # else they say little on a terminal
         columns = (Column("component", "text"), Column("columns with the largest correlations", "text"))
         listed = [(f"ica{i}", _numbered(features[:LISTED])) for i, features in enumerate(resolution.loadings)]
         table = Table("Loadings", columns, listed, sortable=False, brief=named)
-        yield Details(f"Largest loadings of {count(resolution.k, 'component')}", (table,))
+        yield doc.Details(f"Largest loadings of {count(resolution.k, 'component')}", (table,))
 
 
 def _signed(loadings: Sequence[Loading], letters: int = NAMED) -> str:
@@ -341,7 +314,10 @@ def _extremes(ends: Sequence[ExtremeRow], explained: Mapping[str, float], name: 
         (
             _fixed(one.value, 2),
             one.row if one.id is None else label_cell(one.id),
-            *(label_cell(one.metadata[name], CONTEXT_LETTERS if name == CONTEXT else LETTERS) for name in names),
+            *(
+                label_cell(one.metadata[name], doc.CONTEXT_LETTERS if name == CONTEXT else doc.LETTERS)
+                for name in names
+            ),
         )
         for one in ends
     ]
@@ -456,7 +432,7 @@ def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
 
 
 def _badge(status: Status, problem: Problem | None, sure: str) -> Cell:
-    return badge(status, sure if problem is None else BADGES[problem])
+    return doc.badge(status, sure if problem is None else BADGES[problem])
 
 
 def _interval(middle: float, low: float, high: float) -> Cell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from congruence.ica.results import (
     status_of_all,
 )
 from congruence.result import Finding, Status
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 LISTED = 3  # features in the row of a component
 SHARE, FEW_COLUMNS = 0.95, 0.1  # of the variance, and of the columns: fewer columns that hold so much differ in scale
@@ -345,12 +342,6 @@ class Resolution(ComponentResult):
             "profiles": [profile.to_dict() for profile in self.profiles],
             "stability": stability,
         }
-
-    def document(self) -> Document:
-        """Headline, table of components, stability, histograms and extreme rows, and how the components were found."""
-        from congruence.ica._document import describe
-
-        return describe(self)
 
 
 def _holding(share: float, variances: Float) -> int:

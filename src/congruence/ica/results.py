@@ -141,11 +141,6 @@ class ComponentResult(Result):
         """The number of components."""
         return self.components.unmixing.k
 
-    @property
-    def verdict(self) -> str:
-        """How many components are identified or stable, and why the others are not."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[str | int, Any]:
         """The rows of the components by name and by number."""
         rows = list(self.rows())

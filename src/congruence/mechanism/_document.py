@@ -79,19 +79,15 @@ GLOSSARY = (
 def describe(examination: MechanismExamination) -> doc.Document:
     """Return the document of a mechanism examination."""
     profile, tolerance, model = examination.profile, examination.check.tolerance, examination.disentanglement
-    headline, *details = examination.headlines
     claim, remark = "Does a theorem identify the blocks?", REMARKS[examination.strongest.strength]
     if model is not None:
         claim = "Are blocks identified and codes disentangled?"
         remark = f"codes at the points: {model.local.status}; over the domain: {model.everywhere.status}"
-    return doc.Document(
-        question="Do the factors act on separate parts of the observation?",
-        headline=headline,
-        details=details,
+    return doc.document_of(
+        examination,
+        "Do the factors act on separate parts of the observation?",
         claim=claim,
-        status=examination.status,
         remark=remark,
-        notes=examination.notes,
         sections=tuple(_sections(examination)),
         glossary=GLOSSARY,
         settings={
@@ -100,7 +96,7 @@ def describe(examination: MechanismExamination) -> doc.Document:
             "outputs per point": int(np.prod(profile.output_shape)),
             "supports are constant for tolerances": f"from {number(tolerance.low, 2)} to {number(tolerance.high, 2)}",
         },
-        title=f"Mechanism: {headline}",
+        about="Mechanism",
     )
 
 
@@ -115,7 +111,8 @@ def _sections(examination: MechanismExamination) -> Iterator[Section]:
         )
         parts = [block for one in examination.discovery.found for block in _parts(one)]
         yield Section("Which parts does the decoder have?", (intro, *parts), id="parts")
-    curve = doc.Figure("part_curve", (examination.curve,), wide=True, caption=examination.curve.sentence)
+    many = len(profile.graph) > SHOWN_LATENTS  # to draw their graph, which is the main figure otherwise
+    curve = doc.Figure("part_curve", (examination.curve,), examination.curve.sentence, wide=True, brief=many)
     intro = Text(
         "Parts of the latents that act on disjoint outputs, in any basis, against the tolerance below which a "
         "derivative counts as zero. A trained decoder has no exact zeros: its parts are clear where the curve stays "
@@ -241,16 +238,15 @@ def _blocks(profile: BlockProfile) -> Iterator[Block]:
         rows = [(Cell(image.caption, below=image.detail), Cell("", image=image)) for image in images]
         columns, label = _texts("block", "outputs"), "Outputs of each block"
         yield Table(label, columns, rows, style="images", sortable=False, header=False, note=note)
-    if len(profile.graph) > SHOWN_LATENTS:
-        graph: tuple[Block, ...] = (doc.Figure("block_overlap", (profile, SHOWN_BLOCKS), brief=True),)
-    else:
+    graph: tuple[Block, ...] = ()
+    if len(profile.graph) <= SHOWN_LATENTS:
         legend = (
             "Neighbouring dots of one colour are a block. Solid lines stay inside a block; dashed ones join two. "
             "Wider lines: larger overlap."
         )
         figure = doc.Figure("latent_graph", (profile,), brief=True)
         graph = (Heading("Which latents move a common output?"), figure, Text(legend, muted=True))
-    yield Grid((Group((Heading("How much do blocks overlap?"), _overlap(profile))), Group(graph)))
+    yield Grid((Group((Heading("How much do blocks overlap?"), _overlap(profile))), *([Group(graph)] if graph else [])))
 
 
 def _images(profile: BlockProfile, shape: tuple[int, ...] | None) -> Iterator[Image]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from congruence.mechanism.theorems import ORIGIN, Criterion, Theorem, apply_to_m
 from congruence.options import takes
 from congruence.progress import Progress
 from congruence.result import Finding, Result, conclude
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 BlocksFrom = Literal["given", "D", "S", "H2", "near D", "none"]
 _ORIGINS: Mapping[BlocksFrom, str] = {
@@ -161,11 +158,6 @@ class MechanismExamination(Result):
                     return f"The decoder has {len(parts.dims)} parts of type {parts.type}, but its latents mix them."
         return f"No theorem is known to identify the blocks {self.blocks_text}."
 
-    @property
-    def verdict(self) -> str:
-        """Which theorem identifies the blocks, which criteria hold, and what follows for a model."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[str, Finding | Criterion]:
         """The findings, the conclusions of the theorems and the criteria, by name."""
         return {**{one.name: one for one in self.findings}, **self.check.parts()}
@@ -188,12 +180,6 @@ class MechanismExamination(Result):
         for one in self.check.criteria:
             values = {key: value for key, value in one.to_dict().items() if key not in ("claim", "sweep")}
             yield values | {"remarks": "; ".join(one.remarks)}
-
-    def document(self) -> Document:
-        """Criteria and theorems, where each block acts, and which parts the decoder supports."""
-        from congruence.mechanism._document import describe
-
-        return describe(self)
 
 
 @takes(MechanismOptions)

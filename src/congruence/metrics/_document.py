@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Details,
-    Document,
-    Figure,
-    Grid,
-    Heading,
-    Image,
-    Notes,
-    Section,
-    Table,
-    Text,
-    share,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Column, Figure, Heading, Image, Section, Table, Text, document_of, share
 from congruence.formatting import count, elided, fixed, interval, number
 from congruence.maps._names import MEANINGS, ordered_groups
 from congruence.metrics._own_codes import AHEAD, LEAK, LEAST
@@ -83,18 +69,18 @@ TERMS = (
 )
 
 
-def describe(result: Evaluation) -> Document:
+def describe(result: Evaluation) -> doc.Document:
     """The document of an evaluation."""
     sizes = (count(len(result.codes), "code"), count(len(result.factors), "factor"), count(result.n, "row"))
     metrics = dict.fromkeys(score.metric for score in result.scores)
     groups = ordered_groups(result.structural.groups) if result.structural is not None else []
-    return Document(
-        question=f"{result.name}: are the axes the true factors?",
-        headline=result.headlines[0],
+    return document_of(
+        result,
+        f"{result.name}: are the axes the true factors?",
         details=(*result.headlines[1:], *result.details),
         claim="One code for each factor?",
-        status=result.status,
         remark=", ".join(sizes),
+        notes=(),  # they are a section
         sections=tuple(_sections(result)),
         reading=(
             "Each row has learned codes and known factors. A code that is a factor, whatever its sign and scale, is "
@@ -108,7 +94,7 @@ def describe(result: Evaluation) -> Document:
         ),
         settings={"codes": f"{result.name} ({sizes[0]})", "factors": list(result.factors), "rows": result.n}
         | dict(result.settings),
-        title=f"{result.name}: {result.headlines[0]}",
+        about=result.name,
     )
 
 
@@ -135,7 +121,7 @@ def _sections(result: Evaluation) -> Iterator[Section]:
         yield Section("How much do the scores depend on the bins?", tuple(_sensitivity(result)), id="sensitivity")
     if result.notes:
         title = "How factors were read and scores were computed"
-        notes = Details(title, (Notes(result.notes, brief=True),), open=len(result.notes) <= OPEN_NOTES)
+        notes = doc.Details(title, (doc.Notes(result.notes, brief=True),), open=len(result.notes) <= OPEN_NOTES)
         yield Section("Notes", (notes,), id="notes")
 
 
@@ -183,7 +169,7 @@ def _matrix(name: str, result: Evaluation, title: str, brief: bool = False) -> I
         for factor, row in zip(result.factors, matrix, strict=True)
     ]
     some = "" if len(listed) == len(codes) else f"The first {len(listed)} of {len(codes)} codes."
-    yield Details("Numbers", (Table(f"{title} of codes and factors", columns, rows, "heat", False, note=some),))
+    yield doc.Details("Numbers", (Table(f"{title} of codes and factors", columns, rows, "heat", False, note=some),))
 
 
 def _heat_cell(value: float, factor: str, code: str) -> Cell:
@@ -321,7 +307,7 @@ def _factors(result: Evaluation) -> Iterator[Block]:
             f"median and the middle half of the rows.{some}",
             muted=True,
         )
-        yield Grid(scatter, "small")
+        yield doc.Grid(scatter, "small")
 
 
 def _scatter(result: Evaluation) -> Iterator[Figure]:
@@ -356,7 +342,7 @@ def _missing(result: Evaluation) -> Iterator[Block]:
         rows.append((row.code, role, row.factor, _number(row.share), _number(row.modularity)))
     words = (Column("code", "name"), Column("role", "text"), Column("best factor", "text"))
     columns = (*words, Column("information"), Column("share of its information"))
-    yield Details("Code by code", (Table("Codes", columns, rows),))
+    yield doc.Details("Code by code", (Table("Codes", columns, rows),))
 
 
 def _structural(result: Evaluation) -> Iterator[Block]:
@@ -368,8 +354,7 @@ def _structural(result: Evaluation) -> Iterator[Block]:
         "contain the factors, rotated; if only a linear map does, they are also sheared.",
         muted=True,
     )
-    options = {"key": f"structural {result.name!r}", "about": "from the codes to the factors"}
-    ladder = Figure("groups_ladder", (groups,), options=options)
+    ladder = Figure("groups_ladder", (groups, "from the codes to the factors"))
     columns = (Column("up to", "text"), Column("of chance"), Column("held out"), Column("null"), Column("largest"))
     rows = [
         (
@@ -382,7 +367,7 @@ def _structural(result: Evaluation) -> Iterator[Block]:
         for name, near in ((name, groups[name]) for name in ordered_groups(groups))
     ]
     table = Table("Distance to the factors", columns, rows, sortable=False, brief=True)
-    yield Grid((ladder, table), "halves")
+    yield doc.Grid((ladder, table), "halves")
     yield Text(
         "“Of chance” is the held-out error relative to that of unrelated codes, with a 95 % interval. The others "
         "are in % of the factors’ diameter, codes and factors at unit variance; the diameter grows with the number of "

@@ -17,7 +17,6 @@ from congruence.metrics._structural import StructuralNearness
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
-    from congruence.document import Document
     from congruence.maps.dependence import Dependence
 
 FEWEST_ROWS = 20  # on which codes are judged
@@ -274,11 +273,6 @@ class Evaluation(Result):
         return tuple(sentences)
 
     @property
-    def verdict(self) -> str:
-        """How many factors have a code of their own, and which do not."""
-        return " ".join(self.headlines)
-
-    @property
     def findings(self) -> tuple[Finding, ...]:
         """One finding: does each factor have a code of its own? It is ambiguous where only some have."""
         own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
@@ -335,9 +329,3 @@ class Evaluation(Result):
         if self.compared:
             numbers["compared"] = [dict(one.numbers()) for one in self.compared]
         return numbers
-
-    def document(self) -> Document:
-        """Headline, heat maps, scores, factors, codes and, for a model of images, its pictures."""
-        from congruence.metrics._document import describe
-
-        return describe(self)

@@ -8,21 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Findings,
-    Grid,
-    Group,
-    Heading,
-    Section,
-    Table,
-    Text,
-    facts,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Column, Figure, Group, Heading, Section, Table, Text, document_of, facts
 from congruence.formatting import UNDEFINED, elided, number
 from congruence.mixture._assumptions import combine_runs, missing, needed
 from congruence.mixture.conditions import NAMES
@@ -98,17 +85,13 @@ _GLOSSARY = (
 )
 
 
-def describe(result: MixtureExamination) -> Document:
+def describe(result: MixtureExamination) -> doc.Document:
     """The document of an examination."""
-    headline, *details = result.headlines
-    return Document(
-        question="Does the mixture prior make the model identifiable?",
-        headline=headline,
-        details=details,
+    return document_of(
+        result,
+        "Does the mixture prior make the model identifiable?",
         claim="Prior identified, at least up to an affine map?",
-        status=result.status,
         remark=_remark(result.findings[0]) if result.checked else "not checked",
-        notes=result.notes,
         sections=tuple(_sections(result)),
         reading=(
             "Kivva et al. (2022) prove what the distribution of the data determines if the latents Z follow a Gaussian "
@@ -116,8 +99,7 @@ def describe(result: MixtureExamination) -> Document:
             "to P3 on the prior and F1 to F4 on the decoder."
         ),
         glossary=_GLOSSARY,
-        settings=result.settings,
-        title=f"Mixture prior: {headline}",
+        about="Mixture prior",
     )
 
 
@@ -178,12 +160,12 @@ def _runs(result: MixtureExamination) -> Table:
     return Table("Assumptions", columns, rows, sortable=False, brief=True, note=note)
 
 
-def _evidence(result: MixtureExamination) -> Findings:
+def _evidence(result: MixtureExamination) -> doc.Findings:
     """The findings on every condition, with the evidence of the run in which it is worst."""
     fits = [one.data.finding for one in result.checked.values() if one.data is not None]
     equal = [one.distinct for one in result.checked.values() if one.distinct.status != "holds"]
     noise = [f for one in result.checked.values() for f in one.general if f.name == "noise"]
-    return Findings((*(result[name] for name in NAMES), *equal, *noise[:1], *fits), brief=len(result.runs) == 1)
+    return doc.Findings((*(result[name] for name in NAMES), *equal, *noise[:1], *fits), brief=len(result.runs) == 1)
 
 
 def _theorems(result: MixtureExamination) -> Table:
@@ -230,7 +212,7 @@ def _agreement(agreement: SpaceAgreement) -> Iterator[Block]:
         if one.pairs
     ]
     yield facts(lines, "Mean ± standard deviation over ordered pairs")
-    yield Grid(tuple(_matrices(agreement)), "halves")
+    yield doc.Grid(tuple(_matrices(agreement)), "halves")
     yield Heading("Ordered pairs")
     columns = (
         Column("source", "name"),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -36,9 +36,6 @@ from congruence.result import Finding, Result, Status, recorded
 from congruence.tables import as_table
 from congruence.tables.inputs import pair_tables
 from congruence.tables.table import as_labels
-
-if TYPE_CHECKING:
-    from congruence.document import Document
 
 _PAIR_COLUMNS = (
     "source",
@@ -190,11 +187,6 @@ class MixtureExamination(Result):
         counts = (f"row {row} in {reached[row]}" if row else f"none in {reached[0]}" for row in sorted(reached))
         return f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
 
-    @property
-    def verdict(self) -> str:
-        """The identified parts, and the agreement of the runs."""
-        return " ".join(self.headlines)
-
     def parts(self) -> dict[Any, Finding | PairAgreement]:
         """The findings by name and by (run, name), and the ordered pairs by (source, target)."""
         parts: dict[Any, Finding | PairAgreement] = {finding.name: finding for finding in self.findings}
@@ -224,12 +216,6 @@ class MixtureExamination(Result):
             numbers = pair.to_dict()
             values = {**numbers, **numbers["mcc"]}
             yield {name: values[name] for name in _PAIR_COLUMNS}
-
-    def document(self) -> Document:
-        """Hierarchy, assumptions with their evidence, theorems, latent spaces, and the agreement of runs."""
-        from congruence.mixture._document import describe
-
-        return describe(self)
 
 
 @takes(MixtureOptions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
+import hashlib
 import io
 from collections.abc import Sequence
 from functools import cache
@@ -34,10 +34,13 @@ def render_html(document: Document) -> str:
     """
     drawn: dict[int, str] = {}
     limits = _Limits(ROWS, DETAILS)
-    page = _render("page.html.j2", document, limits, drawn)
+    script = _read("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    more = {"script": script, "script_hash": f"sha256-{digest}"}  # the only script that the page may run
+    page = _render("page.html.j2", document, limits, drawn, **more)
     while len(page.encode()) > LIMIT and (limits.details > 0 or limits.rows > 1):
         limits = _Limits(max(limits.rows // 2, 1), limits.details // 2)
-        page = _render("page.html.j2", document, limits, drawn)
+        page = _render("page.html.j2", document, limits, drawn, **more)
     return page
 
 
@@ -51,7 +54,7 @@ def _render(template: str, document: Document, limits: _Limits, drawn: dict[int,
     settings = dict(document.settings)
     command, files = settings.pop("command", None), settings.pop("inputs", None)
     environment = _environment()
-    environment.filters["draw"] = lambda figure: _draw(figure, drawn)
+    environment.filters["draw"] = lambda figure: _draw(figure, drawn, hover="script" in more)
     text = environment.get_template(template).render(
         document=document,
         limits=limits,
@@ -122,28 +125,21 @@ def _folded(blocks: Sequence[Block], most: int) -> dict[str, Any]:
     return {"shown": [b for b in blocks if id(b) not in dropped], "left_out": len(dropped)}
 
 
-def _draw(figure: Figure, drawn: dict[int, str]) -> Any:
+def _draw(figure: Figure, drawn: dict[int, str], hover: bool) -> Any:
     from markupsafe import Markup
 
     from congruence.report.figures import drawing
 
     if id(figure) not in drawn:
-        drawn[id(figure)] = drawing(figure).svg()
+        drawn[id(figure)] = drawing(figure).svg(hover)
     return Markup(drawn[id(figure)])
 
 
-@dataclasses.dataclass(frozen=True)
-class _Png:
-    address: str
-    width: int
-    height: int
-
-
-def _png(image: Image) -> _Png:
+def _png(image: Image) -> dict[str, Any]:
     """Encode an image for the page; several images are put side by side."""
     pixels = side_by_side(image.pixels) if np.ndim(image.pixels) == 4 else image.pixels
     address = "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
-    return _Png(address, pixels.shape[1], pixels.shape[0])
+    return {"address": address, "width": pixels.shape[1], "height": pixels.shape[0]}
 
 
 def side_by_side(images: Any) -> Any:

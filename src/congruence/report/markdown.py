@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from congruence.document import (
-    Block,
-    Cell,
-    Details,
-    Document,
-    Findings,
-    Grid,
-    Group,
-    Heading,
-    Notes,
-    Table,
-    Text,
-    as_cell,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Details, Document, Findings, Grid, Group, Heading, Notes, Table, as_cell
 from congruence.formatting import setting
 from congruence.report.html import MARKS
 from congruence.result import versions
@@ -54,7 +42,7 @@ def _parts(document: Document) -> Iterator[str]:
 
 def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
     for block in blocks:
-        if isinstance(block, Text):
+        if isinstance(block, doc.Text):
             status = f" **{MARKS[block.status]} {block.status}**" if block.status else ""
             yield (f"**{block.strong}** " if block.strong else "") + block.text + status
         elif isinstance(block, Table):
@@ -76,18 +64,13 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
 
 
 def _table(block: Table) -> str:
-    visible = [i for i, _ in enumerate(block.columns) if not all(_drawn(as_cell(row[i])) for row in block.rows)]
+    visible = [i for i, _ in enumerate(block.columns) if not all(as_cell(row[i]).drawn for row in block.rows)]
     names = [_entry(Cell(block.columns[i].name)) for i in visible]
     rules = ["---:" if block.columns[i].kind == "number" else "---" for i in visible]
     rows = [
         [_entry(as_cell(row[i])) for i in visible] for row in [*block.rows, *([block.footer] if block.footer else [])]
     ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [names, rules, *rows])
-
-
-def _drawn(cell: Cell) -> bool:
-    """Whether a cell holds an image or a figure, which Markdown cannot show."""
-    return cell.image is not None or cell.figure is not None
 
 
 def _entry(cell: Cell) -> str:

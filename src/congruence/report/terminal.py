@@ -112,8 +112,7 @@ def _fill(block: Table, *, crowded: bool) -> Any:
 
 def _drawn_only(block: Table, column: int) -> bool:
     """Whether a column holds only images and figures, which a terminal cannot show."""
-    cells = [as_cell(row[column]) for row in block.rows]
-    return bool(cells) and all(cell.image is not None or cell.figure is not None for cell in cells)
+    return bool(block.rows) and all(as_cell(row[column]).drawn for row in block.rows)
 
 
 def _cell(cell: Cell, narrow: bool, crowded: bool) -> str:

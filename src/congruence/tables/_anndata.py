@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,20 +52,20 @@ def table_from_store(path: Path, store: Any, select: Selection) -> Table:
 
 
 def table_from_anndata(data: Any, select: Selection, where: str) -> Table:
-    """Read X, or one entry of obsm, of an AnnData object."""
+    """Read X, one entry of obsm, or a layer of an AnnData object."""
     known = ["X"] * (data.X is not None) + sorted(data.obsm)
-    key = _check_key(where, select, known)
-    matrix = data.X if key == "X" else data.obsm[key]
+    key = _check_key(where, select, known, sorted(data.layers))
+    matrix = data.X if key == "X" else data.obsm[key] if key in known else data.layers[key]
     matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix  # a sparse matrix in a file
-    names = data.var_names if key == "X" else None
+    names = data.var_names if key == "X" or key not in known else None
     return _build(where, select, known, matrix, names, data.obs, np.asarray(data.obs_names, dtype=object))
 
 
-def _check_key(where: Path | str, select: Selection, known: list[str]) -> str:
+def _check_key(where: Path | str, select: Selection, known: list[str], layers: Sequence[str] = ()) -> str:
     select.refuse(where, "metadata", because="AnnData stores metadata separately, in obs")
     key = select.key or "X"
-    if key not in known:
-        raise TableError(f"{where} has no matrix {key!r} (--key); it has {listing(known, 20) or 'none'}")
+    if key not in (*known, *layers):
+        raise TableError(f"{where} has no matrix {key!r} (--key); it has {listing([*known, *layers], 20) or 'none'}")
     return key
 
 

@@ -77,7 +77,7 @@ def as_table(
     metadata : str or list of str, optional
         Names or patterns of the columns that are metadata, as for `read_table`. AnnData has obs as metadata.
     key : str, optional
-        Which array inside the file, as for `read_table`; for AnnData "X" or an entry of obsm.
+        Which array inside the file, as for `read_table`; for AnnData "X", an entry of obsm or a layer.
     delimiter : str, optional
         The character between the cells of a csv file, as for `read_table`.
     header : bool, optional

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from congruence import document as doc
 from congruence.align._document import group_terms
-from congruence.document import Block, Cell, Column, Document, Figure, Grid, Section, Table, Text, facts, share, shares
+from congruence.document import Block, Cell, Column, Figure, Grid, Table, Text, document_of, facts, share, shares
 from congruence.formatting import interval, percent
 from congruence.maps._names import ordered_groups
 from congruence.translation.certificate import DRIFT, ENOUGH
@@ -45,7 +46,7 @@ GLOSSARY = (
 )
 
 
-def describe_certificate(translation: Translation) -> Document:
+def describe_certificate(translation: Translation) -> doc.Document:
     """The document of a translation with paired rows."""
     certificate, translator = translation.certificate, translation.translator
     assert certificate is not None
@@ -58,21 +59,18 @@ def describe_certificate(translation: Translation) -> Document:
         "How many paired rows are needed?": _curve(translation, certificate),
         "Which map is needed?": _maps(translation, groups, certificate),
     }
-    sections = [Section(title, tuple(parts), id=f"part-{i}") for i, (title, parts) in enumerate(blocks.items())]
+    sections = [doc.Section(title, tuple(parts), id=f"part-{i}") for i, (title, parts) in enumerate(blocks.items())]
     rows, decision = translation.n_new, DECISIONS[translation.status]
     size = f"{certificate.retrieval.index_size:,}"
-    return Document(
-        question="From a new model to the old one: can its vectors be translated?",
-        headline=translation.headlines[0],
-        details=translation.headlines[1:],
+    return document_of(
+        translation,
+        "From a new model to the old one: can its vectors be translated?",
         claim="Translate, and keep the old index?",
-        status=translation.status,
         status_text=decision,
         remark=(
             f"index of {size} vectors, {rows} paired rows, {translator.d_new} → {translator.d_old} dimensions, "
             f"{translation.group} map"
         ),
-        notes=translation.notes,
         sections=[section for section in sections if section.blocks],
         reading=(
             "Two models embed the same rows. A map carries the vectors of the new model onto those of the old one, so "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from congruence.document import Cell, Column, Document, Figure, Section, Table, Text, facts, share
+from congruence.document import Cell, Column, Document, Figure, Section, Table, Text, document_of, facts, share
 from congruence.formatting import number
 from congruence.translation._unpaired_verdict import AGREEMENT, LEAD, LEVEL, SHARED, WITHIN
 
@@ -56,14 +56,11 @@ def describe_unpaired(translation: Translation, matching: RowMatching) -> Docume
         Section("Is the map determined?", (_checks(matching),), id="checks"),
         Section("How small is the residual?", (about, figure, _residuals(matching)), id="residuals"),
     )
-    return Document(
-        question="From a new model to the old one, without paired rows: is the map determined?",
-        headline=translation.headlines[0],
-        details=translation.headlines[1:],
+    return document_of(
+        translation,
+        "From a new model to the old one, without paired rows: is the map determined?",
         claim="Is the map determined without paired rows?",
-        status=translation.status,
         remark=f"experimental; {matching.rows} rows of each model, {matching.directions} principal directions",
-        notes=translation.notes,
         sections=sections,
         reading=(
             "No row was embedded by both models. If the rows of both are samples of one population, and one model is "

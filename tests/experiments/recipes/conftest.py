@@ -35,9 +35,7 @@ def toy(monkeypatch):
 
     def present(ours, settings):
         mean = ours["mean"]
-        drawing = Drawing(
-            lambda figure: figure.subplots().plot([0, 1]), (300, 200), key="toy", label="a line from 0 to 1"
-        )
+        drawing = Drawing(lambda axes: axes.plot([0, 1]), (300, 200), "a line from 0 to 1", "toy")
         findings = (
             Claim("holds", "It | holds.", "Nobody 2026, section 1", (Rule("the mean", low=0.0),), "none").judge(
                 Estimate(mean, 0.5, 3.0), evidence=f"{mean:.3f}", null=0.0

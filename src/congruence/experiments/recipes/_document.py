@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from congruence.document import Block, Column, Document, Drawn, Findings, Heading, Notes, Section, Table, Text
+from congruence import document as doc
+from congruence.document import Block, Column, Document, Drawn, Findings, Heading, Notes, Section, Table, document_of
 from congruence.experiments.recipes.claims import Judgement
 from congruence.experiments.recipes.recipe import SCALES
 from congruence.experiments.recipes.result import RecipeResult
@@ -28,24 +29,22 @@ WORDS = (
 
 def describe(result: RecipeResult) -> Document:
     """Return the document of a recipe's result."""
-    headline, *details = result.headlines
     sections = [
         Section("Claims", (Findings(result.findings, brief=True), *_figures(result), *_rules(result)), "claims"),
         Section("Numbers", tuple(_tables(result)), "numbers"),
     ]
     if result.notes:
         sections.append(Section("Differences from the paper", (Notes(result.notes),), "differences"))
-    return Document(
-        question=result.recipe.question,
-        headline=headline,
-        details=(*details, f"{tally(result.findings)} Source: {result.recipe.source}."),
-        status=result.status,
+    return document_of(
+        result,
+        result.recipe.question,
+        details=(*result.headlines[1:], f"{tally(result.findings)} Source: {result.recipe.source}."),
         claim="Do all claims hold?",
+        notes=(),  # they are a section
         sections=sections,
         reading=READING,
         glossary=(*WORDS, *result.terms),
-        settings=result.settings,
-        title=f"{result.recipe.name}: {headline}",
+        about=result.recipe.name,
     )
 
 
@@ -70,7 +69,7 @@ def _figures(result: RecipeResult) -> Iterator[Block]:
 
 
 def _tables(result: RecipeResult) -> Iterator[Block]:
-    yield Text("What the paper prints, or states in words, next to our results.", muted=True)
+    yield doc.Text("What the paper prints, or states in words, next to our results.", muted=True)
     for place, table in enumerate(result.tables):
         yield Heading(table.label)
         yield replace(table, brief=place == 0)

@@ -19,7 +19,6 @@ from congruence.formatting import number
 from congruence.result import Finding, Result
 
 if TYPE_CHECKING:
-    from congruence.document import Document
     from congruence.experiments.recipes.recipe import Recipe
     from congruence.report.figures.svg import Drawing
 
@@ -112,11 +111,6 @@ class RecipeResult(Result):
     folder: Path | None = None
     reused: bool = False
 
-    @property
-    def verdict(self) -> str:
-        """The answer in one or two sentences."""
-        return " ".join(self.headlines)
-
     def numbers(self) -> RecipeNumbers:
         """The numbers of the paper, ours, all tables, the files of the figures and the glossary."""
         return {
@@ -152,12 +146,6 @@ class RecipeResult(Result):
                 "evidence": finding.evidence,
                 **{name: getattr(finding, name, "") for name in ("source", "rule", "margin", "post_hoc")},
             }
-
-    def document(self) -> Document:
-        """The claims with their evidence, the figures, the tables and the notes."""
-        from congruence.experiments.recipes._document import describe
-
-        return describe(self)
 
 
 def with_interval(value: float, low: float, high: float) -> str:
@@ -228,7 +216,7 @@ def draw_figure(
     """A figure that `paint` draws on a matplotlib figure; `label` is for screen readers."""
     from congruence.report.figures.svg import Drawing
 
-    return RecipeFigure(name, caption, Drawing(paint, size, key=name, label=label))
+    return RecipeFigure(name, caption, Drawing(paint, size, label, name, panels=True))
 
 
 def _table_numbers(table: Table) -> TableNumbers:

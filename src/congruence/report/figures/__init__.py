@@ -1,17 +1,25 @@
 """Figures of results: each function takes the data of a `congruence.document.Figure` and returns a `Drawing`.
 
-`congruence.document.Figure("ladder", (pair,))` is drawn by `ladder(pair)`; the stub lists all names.
+`congruence.document.Figure("ladder", (pair,))` is drawn by the function `ladder` of one of the files of this folder.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from congruence._lazy import attach
 from congruence.document import Document, Drawn, Figure
 from congruence.errors import InputError
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+FILES = ("pairs", "heat_maps", "curves", "components", "evaluation", "batches", "features", "decoders", "spaces")
+
+
+def __getattr__(name: str) -> Any:
+    for file in FILES if not name.startswith("_") else ():
+        module = import_module(f"{__name__}.{file}")
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def drawing(figure: Figure) -> Any:

@@ -55,13 +55,7 @@ def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]]) -
         axes.legend(handles=marks, **ABOVE, ncols=2)
 
     summary = "; ".join(f"{label} {one.difference:+.3f}" for label, one, _ in rows)
-    return Drawing(
-        paint,
-        (760, 90 + 46 * len(labels)),
-        key=f"differences {labels!r}",
-        label=f"Difference in AUROC from base: {summary}",
-        on_axes=True,
-    )
+    return Drawing(paint, (760, 90 + 46 * len(labels)), label=f"Difference in AUROC from base: {summary}")
 
 
 def feature_profiles(profiles: Sequence[tuple[str, FeatureProfile]]) -> Drawing:
@@ -89,9 +83,8 @@ def feature_profiles(profiles: Sequence[tuple[str, FeatureProfile]]) -> Drawing:
         figure.supxlabel("technical: share of the controls' variance between batches", fontsize=12)
 
     summary = "; ".join(f"{label}: {len(x)} features" for label, x, _ in points)
-    key = f"profiles {[label for label, _ in profiles]!r}"
     return Drawing(
-        paint, (230 * len(points) + 50, 290), key=key, label=f"Biological against technical share, {summary}"
+        paint, (230 * len(points) + 50, 290), label=f"Biological against technical share, {summary}", panels=True
     )
 
 

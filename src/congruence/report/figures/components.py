@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.formatting import count, elided, number, percent
-from congruence.report.figures.scales import plain_decades
-from congruence.report.figures.svg import ABOVE, GRID, HELD_OUT, INK, LINEAR, MUTED, NULL, Drawing
+from congruence.report.figures.scales import outline, plain_decades
+from congruence.report.figures.svg import ABOVE, GRID, HELD_OUT, INK, LINEAR, MUTED, NULL, Drawing, add_hover
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def variance_spectrum(variances: Any, kept: int) -> Drawing:
 
     summary = f"from {number(shares[0])} % to {number(shares[-1])} %; the first {kept} hold {percent(share)}"
     label = f"Share of the variance by principal axis: {summary}"
-    return Drawing(paint, (462, 300), key="spectrum", label=label, on_axes=True)
+    return Drawing(paint, (462, 300), label=label)
 
 
 def solver_convergence(unmixing: Unmixing, tolerance: float | None = None) -> Drawing:
@@ -76,7 +76,7 @@ def solver_convergence(unmixing: Unmixing, tolerance: float | None = None) -> Dr
         axes.legend(**ABOVE, ncols=2)
 
     summary = f"after {unmixing.iterations} passes the largest rotation is {rotations[-1]:.1e} radians"
-    return Drawing(paint, (462, 320), key="convergence", label=f"Convergence: {summary}", on_axes=True)
+    return Drawing(paint, (462, 320), label=f"Convergence: {summary}")
 
 
 def component_histogram(counts: Any, name: str, edges: Any) -> Drawing:
@@ -90,9 +90,8 @@ def component_histogram(counts: Any, name: str, edges: Any) -> Drawing:
     gaussian = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
 
     def paint(axes: Any) -> None:
-        steps = np.repeat([0, *density, 0], 2)[1:-1]
-        axes.fill_between(np.repeat(edges, 2), steps, color=HELD_OUT, alpha=0.35, linewidth=0)
-        axes.plot(np.repeat(edges, 2), steps, color=HELD_OUT, linewidth=1.5)
+        axes.stairs(density, edges, color=HELD_OUT, alpha=0.35, fill=True)
+        outline(axes, density, edges, color=HELD_OUT, linewidth=1.5)
         axes.plot(x, gaussian, color=NULL, linewidth=1.8, dashes=(3, 1.4))
         axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.08 * max(density.max(), gaussian.max())))
         axes.set_xticks([-4, -2, 0, 2, 4], ["−4", "−2", "0", "2", "4"])
@@ -101,7 +100,7 @@ def component_histogram(counts: Any, name: str, edges: Any) -> Drawing:
         axes.spines["bottom"].set(color=GRID)
 
     label = f"Histogram of {name}, and a Gaussian"
-    return Drawing(paint, (205, 128), key=f"histogram {name}", label=label, on_axes=True)
+    return Drawing(paint, (205, 128), label=label)
 
 
 def component_loadings(loadings: Sequence[tuple[str, float]], name: str) -> Drawing:
@@ -129,7 +128,7 @@ def component_loadings(loadings: Sequence[tuple[str, float]], name: str) -> Draw
 
     summary = ", ".join(f"{feature} {number(value)}" for feature, value in loadings)
     label = f"Features with the largest correlations with {name}: {summary}"
-    return Drawing(paint, (462, 86 + 27 * len(values)), key=f"loadings {name}", label=label, on_axes=True)
+    return Drawing(paint, (462, 86 + 27 * len(values)), label=label)
 
 
 def component_negentropy(negentropy: Sequence[float], identified: Sequence[bool]) -> Drawing:
@@ -146,7 +145,7 @@ def component_negentropy(negentropy: Sequence[float], identified: Sequence[bool]
 
     summary = f"{sum(identified)} of {count(len(values), 'component')} identified"
     label = f"Negentropy of each component: {summary}"
-    return Drawing(paint, (900, 260), key="negentropy", label=label, on_axes=True)
+    return Drawing(paint, (900, 260), label=label)
 
 
 def component_agreement(
@@ -169,7 +168,7 @@ def component_agreement(
 
     summary = f"{count(len(middle), 'component')}, lowest {number(min(middle, default=math.nan))}"
     label = f"Correlation of components with their partners in other fits: {summary}; chance is {number(chance)}"
-    return Drawing(paint, (900, 300), key="agreement", label=label, on_axes=True)
+    return Drawing(paint, (900, 300), label=label)
 
 
 def component_curve(points: Sequence[StabilityPoint]) -> Drawing:
@@ -189,7 +188,7 @@ def component_curve(points: Sequence[StabilityPoint]) -> Drawing:
 
     summary = "; ".join(f"of {p.n_components} components {p.identified} not noise, {p.stable} stable" for p in points)
     label = f"Stable components by their number: {summary}"
-    return Drawing(paint, (535, 300), key="component curve", label=label, on_axes=True)
+    return Drawing(paint, (535, 300), label=label)
 
 
 def _dots(axes: Any, values: Sequence[float], filled: Sequence[bool], names: tuple[str, str]) -> None:
@@ -199,6 +198,8 @@ def _dots(axes: Any, values: Sequence[float], filled: Sequence[bool], names: tup
         at = [i for i, known in enumerate(filled) if bool(known) == sure]
         if at:
             axes.plot(at, [values[i] for i in at], color=HELD_OUT, markerfacecolor=face, **style, label=name)
+    texts = [f"ica{i}, {names[0 if filled[i] else 1].split(',')[0]}: {number(float(x))}" for i, x in enumerate(values)]
+    add_hover(axes, list(enumerate(values)), texts)
 
 
 def _whole_numbers(axes: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from congruence.formatting import number, percent
 from congruence.report.figures.scales import error_axis, plain_decades, step_axis
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
+from congruence.report.figures.svg import ABOVE, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
     from congruence.translation.certificate import CurvePoint, SizePoint
@@ -43,8 +43,7 @@ def moved_curve(falling: Any, judged: bool, names: Sequence[str]) -> Drawing:
     ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
     median, unit = float(np.median(falling)), "chance" if judged else "the diameter"
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
+    def paint(axes: Any) -> None:
         chance = [1.0] if judged else []
         error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], *chance], f"disagreement, % of {unit}")
         axes.plot(ranks, 100 * falling[ranks - 1], color=HELD_OUT, linewidth=2.5, label="a row")
@@ -53,13 +52,12 @@ def moved_curve(falling: Any, judged: bool, names: Sequence[str]) -> Drawing:
             axes.axhline(100, **CHANCE, label="chance")
         axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the one that moved most (log)")
         plain_decades(axes.xaxis, 1, n)
-        figure.legend(loc="outside upper left", ncols=3)
+        axes.legend(**ABOVE, ncols=3)
 
     summary = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
     return Drawing(
         paint,
         (535, 300),
-        key=f"moved {list(names)!r}",
         label=f"Disagreement of the runs about each of {n} rows, as a share of {unit}: {summary}",
     )
 
@@ -95,8 +93,8 @@ def training_curves(points: Sequence[Mapping[str, Any]], groups: Sequence[str], 
     return Drawing(
         paint,
         (900, 340),
-        key=f"training {[point['name'] for point in points]!r}",
         label=f"Held-out error of {len(points)} checkpoints along the training, onto the last and onto the next",
+        panels=True,
     )
 
 
@@ -113,21 +111,14 @@ def learning_curve(curve: Sequence[CurvePoint], n: int, require: float) -> Drawi
     The dashed vertical line is at n, the rows that the translator itself was fitted on; the dotted one is the required
     recall.
     """
-    rows = [point.rows for point in curve]
-    mean, low, high = (100 * np.array([getattr(p, name) for p in curve]) for name in ("mean", "low", "high"))
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
-        axes.set(xscale="log", xlim=(rows[0] / 1.15, 1.15 * n), xlabel="paired rows the map is fitted on (log)")
-        axes.fill_between(rows, low, high, color=HELD_OUT, alpha=0.18, linewidth=0)
-        axes.plot(rows, mean, **RECALL_LINE, label="held out, range of draws")
-        _recall_axis(axes, require)
+    def paint(axes: Any) -> None:
+        _recall_line(axes, curve, [point.mean for point in curve], **RECALL_LINE, label="held out, range of draws")
         axes.axvline(n, color=INK, linewidth=1.5, dashes=(5, 2), label=f"all {n} rows")
-        plain_decades(axes.xaxis, rows[0], n)
-        figure.legend(loc="outside upper left", ncols=3)
+        _recall_axes(axes, require, (curve[0].rows, n), "paired rows the map is fitted on (log)")
 
     summary = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
-    return Drawing(paint, (535, 320), key="learning curve", label=f"Recall@10 against paired rows: {summary}")
+    return Drawing(paint, (535, 320), label=f"Recall@10 against paired rows: {summary}")
 
 
 def recall_by_size(points: Sequence[SizePoint], require: float) -> Drawing:
@@ -135,34 +126,36 @@ def recall_by_size(points: Sequence[SizePoint], require: float) -> Drawing:
     known = [point for point in points if not point.extrapolated]
     beyond = [known[-1], *(point for point in points if point.extrapolated)]
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
+    def paint(axes: Any) -> None:
         for some, style, label in (
             (known, RECALL_LINE, "measured"),
             (beyond, RECALL_LINE | {"markerfacecolor": "white", "dashes": (3, 1.6), "zorder": 1}, "extrapolated"),
         ):
             if len(some) < 2 and label == "extrapolated":
                 continue
-            sizes = [point.rows for point in some]
-            low, high = ([100 * getattr(point, end) for point in some] for end in ("low", "high"))
-            axes.fill_between(sizes, low, high, color=HELD_OUT, alpha=0.18, linewidth=0)
-            axes.plot(sizes, [100 * point.recall for point in some], **style, label=label)
-        axes.set(xscale="log", xlim=(points[0].rows / 1.3, 1.3 * points[-1].rows), xlabel="vectors in the index (log)")
-        _recall_axis(axes, require)
-        plain_decades(axes.xaxis, points[0].rows, points[-1].rows)
-        figure.legend(loc="outside upper left", ncols=3)
+            _recall_line(axes, some, [point.recall for point in some], **style, label=label)
+        _recall_axes(axes, require, (points[0].rows, points[-1].rows), "vectors in the index (log)")
 
     summary = "; ".join(
         f"{percent(point.recall)} of {point.rows}{' (extrapolated)' if point.extrapolated else ''}" for point in points
     )
-    return Drawing(paint, (535, 320), key="recall by size", label=f"Recall@10 against the index size: {summary}")
+    return Drawing(paint, (535, 320), label=f"Recall@10 against the index size: {summary}")
 
 
-def _recall_axis(axes: Any, require: float) -> None:
+def _recall_line(axes: Any, points: Sequence[Any], recall: Sequence[float], **style: Any) -> None:
+    """Draw the recall against the rows of points, with the band between their low and high ends."""
+    rows, ends = [point.rows for point in points], 100 * np.array([(point.low, point.high) for point in points])
+    axes.fill_between(rows, *ends.T, color=HELD_OUT, alpha=0.18, linewidth=0)
+    axes.plot(rows, 100 * np.array(recall), **style)
+
+
+def _recall_axes(axes: Any, require: float, ends: tuple[int, int], what: str) -> None:
     if math.isfinite(require):
         axes.axhline(100 * require, **CHANCE, label=f"required, {100 * require:g} %")
-    axes.set(ylim=(0, 103), ylabel="recall@10, %")
+    axes.set(xscale="log", xlim=(ends[0] / 1.2, 1.2 * ends[1]), ylim=(0, 103), xlabel=what, ylabel="recall@10, %")
+    plain_decades(axes.xaxis, *ends)
     axes.grid(axis="y")
+    axes.legend(**ABOVE, ncols=3)
 
 
 def matching_residuals(matching: RowMatching) -> Drawing:
@@ -187,4 +180,4 @@ def matching_residuals(matching: RowMatching) -> Drawing:
         axes.grid(axis="x")
 
     summary = "; ".join(f"{name} {number(sum(values) / len(values))}" for name, (values, _) in drawn.items())
-    return Drawing(paint, (700, 260), key="matching residuals", label=f"Mean residuals: {summary}", on_axes=True)
+    return Drawing(paint, (700, 260), label=f"Mean residuals: {summary}")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.formatting import count, number
-from congruence.report.figures.heat_maps import tint
 from congruence.report.figures.scales import far_apart, plain_decades
 from congruence.report.figures.svg import ABOVE, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
@@ -45,7 +44,7 @@ def stretch_histogram(b: BiLipschitz) -> Drawing:
         axes.legend(**ABOVE, ncols=2)
 
     label = f"Histogram of local bi-Lipschitz constants: mean {number(constants.mean())}, largest {number(high)}"
-    return Drawing(paint, _SIZE, key="constants", label=label, on_axes=True)
+    return Drawing(paint, _SIZE, label=label)
 
 
 def stretch_spectrum(b: BiLipschitz) -> Drawing:
@@ -63,7 +62,7 @@ def stretch_spectrum(b: BiLipschitz) -> Drawing:
         axes.legend(**ABOVE, ncols=3)
 
     label = f"Singular values of the Jacobian, median over points: {number(middle[0])} to {number(middle[-1])}"
-    return Drawing(paint, _SIZE, key="spectrum", label=label, on_axes=True)
+    return Drawing(paint, _SIZE, label=label)
 
 
 def latent_graph(profile: BlockProfile) -> Drawing:
@@ -93,7 +92,7 @@ def latent_graph(profile: BlockProfile) -> Drawing:
         axes.set_axis_off()
 
     label = f"Graph of {count(len(order), 'latent')}: {count(len(edges), 'edge')}, {across} of them between blocks"
-    return Drawing(paint, (430, 400), key=f"graph {profile.names!r}", label=label, on_axes=True)
+    return Drawing(paint, (430, 400), label=label)
 
 
 def part_curve(curve: PartCurve) -> Drawing:
@@ -113,22 +112,4 @@ def part_curve(curve: PartCurve) -> Drawing:
         axes.grid(axis="y")
         axes.legend(**ABOVE, ncols=3)
 
-    return Drawing(paint, (900, 300), key="parts", label=curve.sentence, on_axes=True)
-
-
-def block_overlap(profile: BlockProfile, blocks: int) -> Drawing:
-    """Draw the overlap of each pair of the first blocks, from 0 (no common output) to 1 (strongest colour)."""
-    names = profile.names[:blocks]
-
-    def paint(axes: Any) -> None:
-        for i in range(len(names)):
-            for j in range(len(names)):
-                if i != j:
-                    tint(axes, (j - 0.5, i - 0.5), 1.0, float(profile.overlap[i, j]))
-        axes.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(names) - 0.5, -0.5), aspect="equal")
-        axes.set_xticks(range(len(names)), names, rotation=90)
-        axes.set_yticks(range(len(names)), names)
-        axes.tick_params(length=0)
-
-    label = f"Overlap of {count(len(names), 'block')}"
-    return Drawing(paint, (430, 430), key=f"overlap {names!r}", label=label, on_axes=True)
+    return Drawing(paint, (900, 300), label=curve.sentence)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.formatting import elided, fixed, number
-from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, INK, Drawing, Inline
+from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, INK, Drawing, Inline, add_hover
 
 if TYPE_CHECKING:
     from congruence.metrics.evaluation import Score
@@ -44,6 +44,8 @@ def factor_code_map(matrix: Any, factors: Sequence[str], codes: Sequence[str], w
         if printed:
             for (i, j), value in np.ndenumerate(matrix):
                 axes.text(j, i, fixed(value, 2), ha="center", va="center", fontsize=12.5)
+        texts = [f"{factors[i]}, {codes[j]}: {fixed(value, 2)}" for (i, j), value in np.ndenumerate(matrix)]
+        add_hover(axes, [(j, i) for i, j in np.ndindex(matrix.shape)], texts, cells=True)
         axes.set(xlim=(-0.5, len(codes) - 0.5), ylim=(len(factors) - 0.5, -0.5))
         slanted = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if printed and name > cell else {}
         every = 1 if printed else max(1, math.ceil(name / cell))
@@ -57,9 +59,7 @@ def factor_code_map(matrix: Any, factors: Sequence[str], codes: Sequence[str], w
     return Drawing(
         paint,
         (side + 170, tall * len(factors) + (90 if printed and name > cell else 50)),
-        key=f"{what} {list(factors)!r} {list(codes)!r}",
         label=f"{what} of {len(codes)} codes and {len(factors)} factors, as colours",
-        on_axes=True,
     )
 
 
@@ -97,7 +97,7 @@ def factor_scatter(factor: Any, code: Any, kind: str, levels: Sequence[str], nam
 
     how = f"{len(values)} values" if in_lines else f"from {number(float(values[0]))} to {number(float(values[-1]))}"
     label = f"{names[0]} ({how}) against {names[1]}, {len(code)} rows"
-    return Drawing(paint, (205, 190), key=f"scatter {names!r}", label=label, on_axes=True)
+    return Drawing(paint, (205, 190), label=label)
 
 
 def _lines(axes: Any, code: Any, factor: Any, values: Any, levels: Sequence[str]) -> None:

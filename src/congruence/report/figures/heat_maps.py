@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.formatting import elided, number, percent
+from congruence.formatting import UNDEFINED, elided, number, percent
 from congruence.maps._names import has_null, leading_error
-from congruence.report.figures.svg import GRID, HEAT, INK, MUTED, Drawing
+from congruence.report.figures.svg import GRID, HEAT, INK, MUTED, Drawing, add_hover
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
@@ -43,6 +43,8 @@ def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) 
             tint(axes, (column - 0.5, row - 0.5), 1.0, min(value / full, 1.0) if full > 0 else 0.0)
             if printed:
                 axes.text(column, row, percent(value, unit=""), ha="center", va="center", fontsize=12.5)
+        texts = [f"{runs[i]} → {runs[j]}\n{percent(value)} of {unit} up to {group}" for (i, j), value in cells.items()]
+        add_hover(axes, [(j, i) for i, j in cells], texts, cells=True)
         axes.set(xlim=(-0.5, len(runs) - 0.5), ylim=(len(runs) - 0.5, -0.5), aspect="equal")
         _label(axes, runs, runs, side / len(runs), ("to (target)", "from (source)"))
         axes.xaxis.labelpad, axes.yaxis.labelpad = 10, 8
@@ -52,9 +54,7 @@ def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) 
     return Drawing(
         paint,
         (side + 170, side + (140 if printed else 190)),
-        key=f"heat map {group} {runs!r}",
         label=f"Held-out error up to {group} between {len(runs)} runs: at most {percent(top)} of {unit}",
-        on_axes=True,
     )
 
 
@@ -116,6 +116,9 @@ def layer_picture(layers: LayerComparison, most: int = 60) -> Drawing:
             tint(axes, (j - 0.5, i - 0.5), 1.0, float(strength[i, j]))
             if printed:
                 axes.text(j, i, _short(layers, i, j), ha="center", va="center", fontsize=12)
+        places = list(np.ndindex(strength.shape))
+        texts = [_cell_text(layers, i, j) for i, j in places]
+        add_hover(axes, [(j, i) for i, j in places], texts, cells=True)
         _frame_nearest(axes, layers, strength.shape)
         axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), aspect="equal")
         target, source = elided([layers.target], 30)[0], elided([layers.source], 30)[0]
@@ -127,7 +130,6 @@ def layer_picture(layers: LayerComparison, most: int = 60) -> Drawing:
         key=f"layers {layers.measure} {rows!r} {columns!r}",
         label=f"Nearness of {len(rows)} layers of {layers.source} to {len(columns)} of {layers.target}: "
         f"{layers.verdict}",
-        on_axes=True,
     )
 
 
@@ -146,6 +148,19 @@ def _short(layers: LayerComparison, i: int, j: int) -> str:
         return number(float(layers.nearness[i, j]), 2)
     shown = layers.share_of_chance if layers.judged else layers.nearness
     return percent(float(shown[i, j]), unit="").replace("< ", "<")
+
+
+def _cell_text(layers: LayerComparison, i: int, j: int) -> str:
+    """All numbers of a pair of layers."""
+    written = percent if layers.held_out else number
+    numbers = {
+        f"{layers.measure}{' error, of the diameter' if layers.held_out else ''}": written(layers.nearness[i, j]),
+        "null": written(layers.null[i, j]),
+        "above chance": percent(layers.above_chance[i, j]),
+        "p": number(layers.p[i, j]),
+    }
+    lines = [f"{name}: {text}" for name, text in numbers.items() if text != UNDEFINED]
+    return "\n".join([f"{layers.source_layers[i]} → {layers.target_layers[j]}", *lines])
 
 
 def _frame_nearest(axes: Any, layers: LayerComparison, shape: tuple[int, ...]) -> None:

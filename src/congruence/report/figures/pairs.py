@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.formatting import elided, fixed, number, percent
+from congruence.document import label_cell
+from congruence.formatting import count, elided, fixed, number, percent
 from congruence.maps._names import has_null, ordered_groups
-from congruence.report.figures.scales import far_apart, plain_decades
-from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, LINEAR, MUTED, NULL, SOURCE, Drawing
+from congruence.report.figures.scales import far_apart, outline, plain_decades
+from congruence.report.figures.spaces import COLOURS, MARKERS
+from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, LINEAR, MUTED, NULL, SOURCE, Drawing, add_hover
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Pair
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 POINTS = 200  # of each run in a plane
 LINKS = 50
+FAR = 6.0  # interquartile ranges from the middle half; rows beyond would squeeze the others into a corner
+SHADES, PARTS = 7, 4  # colours of values, of which the rest share one; and parts of a column of many numbers
 MARKED_DIRECTIONS = 80  # with more, marks would overlap
 _DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
 SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
@@ -40,14 +45,10 @@ def ladder(pair: Pair) -> Drawing:
     held-out number and R². The held-out mark carries its 95 % interval. Without a null, errors are in % of the target's
     diameter; where the raw difference is then far above everything else, its mark becomes an arrow at the top.
     """
-    return groups_ladder(
-        pair.groups,
-        key=f"ladder {pair.source!r} {pair.target!r}",
-        about=f"from {pair.source} to {pair.target}",
-    )
+    return groups_ladder(pair.groups, f"from {pair.source} to {pair.target}")
 
 
-def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Drawing:
+def groups_ladder(groups: Mapping[str, Nearness], about: str) -> Drawing:
     """Draw the ladder of any groups; `about` names the pair in the text for screen readers."""
     names = ordered_groups(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
@@ -80,9 +81,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
     return Drawing(
         paint,
         (535, 346),
-        key=key,
         label=f"Held-out error left after the best map of each group, as a share of {unit}, {about}: {summary}",
-        on_axes=True,
     )
 
 
@@ -137,11 +136,13 @@ def _ladder_legend(axes: Any, judged: bool) -> None:
     axes.legend(handles=marks, **ABOVE, ncols=3)
 
 
-def planes(pair: Pair) -> Drawing:
+def planes(pair: Pair, texts: Sequence[str] = (), color: tuple[str, Any] | None = None) -> Drawing:
     """Draw both runs in the target's principal plane, as they are and after the best rotation and scale.
 
     The panels share their limits unless the source lies far away before it is mapped; then each has its own
-    as its title states. Grey lines link some rows of the source with the same rows of the target.
+    as its title states. Single far rows are left out and counted. Grey lines link some rows of the source with the
+    same rows of the target. `texts` are shown at the pointer, and `color` is the name of a column and its values,
+    each with an entry for every row of ``pair.plane``.
     """
     plane = pair.plane
     target, before, after = (np.asarray(p, dtype=float)[:POINTS] for p in (plane.target, plane.before, plane.after))
@@ -154,33 +155,65 @@ def planes(pair: Pair) -> Drawing:
     if not apart:
         views = {title: (source, _box(target, before, after)) for title, (source, _) in views.items()}
     tall = float(np.clip(max(reach[1] / reach[0] for _, (_, reach) in views.values()), 0.45, 1.0))
+    far = np.any([_outside(cloud, *box) for source, box in views.values() for cloud in (source, target)], axis=0)
+    left_out = f"; {count(int(far.sum()), 'far row')} of {len(target)} outside the frame" if far.any() else ""
+    by = f"; colours: {color[0]}" if color else ""
+    shades = [("", np.ones(len(target), bool))] if color is None else _shades(np.asarray(color[1])[:POINTS])
 
     def paint(figure: Any) -> None:
         for axes, (title, (source, box)) in zip(figure.subplots(1, 2), views.items(), strict=True):
-            _scatter(axes, source, target, pair)
+            _scatter(axes, source, target, pair, shades)
             _frame(axes, *box, tall)
+            for cloud in (target, source) if texts else ():
+                add_hover(axes, cloud, texts[:POINTS])
             axes.set_title(f"{title} (zoomed out)" if apart and source is before else title)
-        legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
+        legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2 if not color else 4)
         for text in legend.get_texts():
             text.set_parse_math(False)
-        note = f"the target's principal plane, {percent(plane.share)} of its variance"
+        note = f"the target's principal plane, {percent(plane.share)} of its variance{by}{left_out}"
         figure.supxlabel(note, x=0.01, ha="left", fontsize=12, color=MUTED)
 
     return Drawing(
         paint,
-        (800, 400 * tall + 75),
-        key=f"planes {pair.source!r} {pair.target!r}",
-        label=f"Rows of {pair.source} and {pair.target} in the target's plane, before and after the best map",
+        (800, 400 * tall + 75 + (22 * -(-len(shades) // 4) if color else 0)),
+        label=f"Rows of {pair.source} and {pair.target} in the plane of the target, before and after{by}{left_out}",
+        panels=True,
     )
 
 
+def _shades(values: Any) -> list[tuple[str, Any]]:
+    """Divide rows into few parts with names: by value or, for a column of many numbers, by its quantiles."""
+    if values.dtype.kind in "iuf" and len(np.unique(values)) > SHADES:
+        edges = np.unique(np.nanquantile(values, np.linspace(0, 1, PARTS + 1)))
+        place = np.clip(np.searchsorted(edges, values, "right") - 1, 0, len(edges) - 2)
+        place[np.isnan(values.astype(float))] = -1
+        ends = pairwise(label_cell(edge).text for edge in edges)
+        parts = [(f"{low} to {high}", place == i) for i, (low, high) in enumerate(ends)]
+    else:
+        words = values.astype(str)
+        names, counts = np.unique(words, return_counts=True)
+        common = sorted(names[np.argsort(-counts, kind="stable")][:SHADES])
+        parts = [(str(name), words == name) for name in common]
+    rest = ~np.any([rows for _, rows in parts], axis=0)
+    return [*parts, ("other", rest)] if rest.any() else parts
+
+
 def _box(*clouds: Any) -> tuple[Any, Any]:
-    """Return the centre of a box that holds all points with a margin, and its reach along both axes."""
+    """Return the centre of a box that holds all points but far ones, with a margin, and its reach along both axes."""
     points = np.concatenate(clouds)
     points = points[np.isfinite(points).all(1)]
-    low, high = (points.min(0), points.max(0)) if len(points) else (np.zeros(2), np.zeros(2))
+    if not len(points):
+        return np.zeros(2), np.ones(2)
+    first, third = np.quantile(points, [0.25, 0.75], axis=0)
+    near = abs(points - (first + third) / 2) <= (FAR + 0.5) * (third - first)
+    points = points[near.all(1)] if near.all(1).mean() > 0.9 else points  # else they are a part of their own
+    low, high = points.min(0), points.max(0)
     reach = 0.54 * (high - low)
     return (low + high) / 2, np.maximum(reach, 0.05 * reach.max() or 1.0)
+
+
+def _outside(cloud: Any, centre: Any, reach: Any) -> Any:
+    return ~(abs(cloud - centre) <= reach).all(1)
 
 
 def _frame(axes: Any, centre: Any, reach: Any, tall: float) -> None:
@@ -195,15 +228,21 @@ def _frame(axes: Any, centre: Any, reach: Any, tall: float) -> None:
     axes.yaxis.set_major_locator(NullLocator())
 
 
-def _scatter(axes: Any, source: Any, target: Any, pair: Pair) -> None:
+def _scatter(axes: Any, source: Any, target: Any, pair: Pair, shades: Sequence[tuple[str, Any]]) -> None:
     gap = np.full((len(target[:LINKS]), 2), np.nan)
     links = np.stack([source[:LINKS], target[:LINKS], gap], axis=1).reshape(-1, 2)
     axes.plot(*links.T, color=MUTED, linewidth=0.8, alpha=0.7)
-    axes.plot(*target.T, "o", color=INK, markersize=5, alpha=0.6, markeredgewidth=0)
-    axes.plot(*source.T, "x", color=SOURCE, markersize=5, markeredgewidth=1.4)
-    names = elided([pair.target, pair.source], 36)
-    for line, role, name in zip(axes.lines[1:], ("target", "source"), names, strict=True):
-        line.set_label(f"{role} {name}")
+    names = elided([f"target {pair.target}", f"source {pair.source}"], 36)
+    if len(shades) == 1 and not shades[0][0]:
+        axes.plot(*target.T, "o", color=INK, markersize=5, alpha=0.6, markeredgewidth=0, label=names[0])
+        axes.plot(*source.T, "x", color=SOURCE, markersize=5, markeredgewidth=1.4, label=names[1])
+        return
+    axes.plot([], [], "o", color=MUTED, markersize=5, label=f"filled: {names[0]}")
+    axes.plot([], [], "o", color=MUTED, markersize=5, markerfacecolor="none", label=f"hollow: {names[1]}")
+    for (name, rows), colour, marker in zip(shades, COLOURS, MARKERS, strict=False):
+        style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 0}
+        axes.plot(*target[rows].T, alpha=0.6, markeredgewidth=0, label=elided([name], 24)[0], **style)
+        axes.plot(*source[rows].T, markerfacecolor="none", markeredgewidth=1.2, **style)
 
 
 def error_histogram(pair: Pair) -> Drawing:
@@ -220,13 +259,11 @@ def error_histogram(pair: Pair) -> Drawing:
     samples = {name: errors for name, errors in samples.items() if len(errors)}
     bins, log = _bins(list(samples.values()), 100.0 if judged else math.nan)
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
+    def paint(axes: Any) -> None:
         for name, errors in samples.items():
             colour, dashes = HISTOGRAM.get(name, (HELD_OUT, (None, None)))
             counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
-            steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
-            axes.plot(np.repeat(bins, 2), steps, color=colour, dashes=dashes, linewidth=2, label=name)
+            outline(axes, 100 * counts / len(errors), bins, color=colour, dashes=dashes, linewidth=2, label=name)
         if judged:
             axes.axvline(100, color=NULL, linewidth=2, dashes=(1, 1.2), label="chance")
         axes.set(xscale="log" if log else "linear", xlim=(bins[0], 1.02 * bins[-1]), ylabel="% of rows")
@@ -237,12 +274,11 @@ def error_histogram(pair: Pair) -> Drawing:
         if log:
             plain_decades(axes.xaxis, bins[0], bins[-1])
         if samples:
-            figure.legend(loc="outside upper left", ncols=2)
+            axes.legend(**ABOVE, ncols=2)
 
     return Drawing(
         paint,
         (388, 330),
-        key=f"histogram {pair.source!r} {pair.target!r}",
         label=f"Histogram of the held-out error of single rows, from {pair.source} to {pair.target}",
     )
 
@@ -294,8 +330,6 @@ def gains(pair: Pair) -> Drawing:
     return Drawing(
         paint,
         (535, 300),
-        key=f"gains {pair.source!r} {pair.target!r}",
         label=f"Log gains of {found.tested} directions from {pair.source} to {pair.target}: at most "
         f"{number(found.largest, 2)} in size, margin {found.margin:g}",
-        on_axes=True,
     )

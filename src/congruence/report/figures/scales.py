@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 FAR_APART = 12.0  # ratio of values above which a linear axis hides the small ones
 
 
@@ -44,6 +46,11 @@ def error_axis(axes: Any, shares: Iterable[float], what: str) -> None:
         plain_decades(axes.yaxis, low, high)
     else:
         axes.set_ylim(0, 1.12 * top or 1.0)
+
+
+def outline(axes: Any, heights: Any, edges: Any, **style: Any) -> None:
+    """Draw the outline of a histogram, down to 0 at both ends."""
+    axes.plot(np.repeat(edges, 2), np.repeat([0, *heights, 0], 2)[1:-1], **style)
 
 
 def step_axis(axes: Any, steps: Sequence[float]) -> None:

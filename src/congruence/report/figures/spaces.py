@@ -9,8 +9,8 @@ import numpy as np
 
 from congruence.report.figures.svg import ABOVE, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
-_MARKERS = "os^Dv*Ph"
-_COLOURS = (HELD_OUT, LINEAR, INK, SOURCE, ICA, HEAT, NULL, MUTED)
+MARKERS = "os^Dv*Ph"
+COLOURS = (HELD_OUT, LINEAR, INK, SOURCE, ICA, HEAT, NULL, MUTED)
 _POINT: dict[str, Any] = {"markersize": 2.6, "markeredgewidth": 0, "alpha": 0.7, "linestyle": "none"}
 
 
@@ -19,8 +19,8 @@ def latent_spaces(names: Sequence[str], rows: Sequence[Sequence[Any]], labels: A
     return Drawing(
         lambda figure: paint_spaces(figure, names, rows, labels, titles),
         (max(300, 175 * len(names)), 40 + 185 * len(titles)),
-        key="spaces " + " ".join(names),
         label=f"Codes of {len(names)} runs, {' and '.join(titles)}, marked by cluster",
+        panels=True,
     )
 
 
@@ -39,26 +39,17 @@ def latent_space(names: Sequence[str], clouds: Sequence[Any], labels: Any) -> Dr
         from matplotlib.lines import Line2D
 
         for place, cloud in enumerate(clouds):
-            points = _in_plane(cloud, labels)
-            for state in np.unique(labels):
-                style = _colour(state), _MARKERS[(int(state) if len(names) == 1 else place) % len(_MARKERS)]
-                axes.plot(*points[labels == state].T, style[1], color=style[0], **_POINT)
+            _scatter(axes, cloud, labels, None if len(names) == 1 else place)
         axes.set(xlabel="latent 0", ylabel="cluster" if np.shape(clouds[0])[1] == 1 else "latent 1")
         if len(names) > 1:
             marks = [
-                Line2D([], [], color=MUTED, marker=_MARKERS[i % len(_MARKERS)], linestyle="none", label=name)
+                Line2D([], [], color=MUTED, marker=MARKERS[i % len(MARKERS)], linestyle="none", label=name)
                 for i, name in enumerate(names)
             ]
             axes.legend(handles=marks, **ABOVE, ncols=3)
 
     kind = "aligned onto the first" if len(names) > 1 else "as learned"
-    return Drawing(
-        paint,
-        (460, 380),
-        key="space " + " ".join(names),
-        label=f"Codes of {', '.join(names)}, {kind}, coloured by cluster",
-        on_axes=True,
-    )
+    return Drawing(paint, (460, 380), label=f"Codes of {', '.join(names)}, {kind}, coloured by cluster")
 
 
 def paint_spaces(
@@ -78,10 +69,7 @@ def paint_spaces(
     for line, (title, clouds) in enumerate(zip(titles, rows, strict=True)):
         for column, (name, cloud) in enumerate(zip(names, clouds, strict=True)):
             axes = panels[line, column]
-            points = _in_plane(cloud, labels)
-            for state in np.unique(labels):
-                marker = _MARKERS[int(state) % len(_MARKERS)]
-                axes.plot(*points[labels == state].T, marker, color=_colour(state), **_POINT)
+            _scatter(axes, cloud, labels)
             axes.set_xticks([])
             axes.set_yticks([])
             axes.set_title(name if line == 0 else " ", loc="left", fontsize=12)
@@ -89,10 +77,10 @@ def paint_spaces(
                 axes.set_ylabel(title)
 
 
-def _in_plane(cloud: Any, labels: Any) -> Any:
+def _scatter(axes: Any, cloud: Any, labels: Any, marker: int | None = None) -> None:
+    """Draw the points of one run; markers differ by cluster unless one is given."""
     points = np.asarray(cloud)
-    return np.column_stack([points[:, 0], labels]) if points.shape[1] == 1 else points
-
-
-def _colour(state: Any) -> str:
-    return _COLOURS[int(state) % len(_COLOURS)]
+    points = np.column_stack([points[:, 0], labels]) if points.shape[1] == 1 else points
+    for state in np.unique(labels).astype(int):
+        shape = MARKERS[(state if marker is None else marker) % len(MARKERS)]
+        axes.plot(*points[labels == state].T, shape, color=COLOURS[state % len(COLOURS)], **_POINT)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import html
 import io
+import json
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from congruence.errors import InputError
 
@@ -68,6 +71,7 @@ STYLE = {
     "grid.linewidth": 1.0,
 }
 
+REACH = 9.0  # CSS pixels around a point within which the pointer finds it
 ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.02), "borderaxespad": 0}  # a legend over its axes
 
 _CLUTTER = (
@@ -88,39 +92,38 @@ class Drawing:
     Parameters
     ----------
     paint : callable
-        Draws on a `matplotlib.figure.Figure` (or, if `on_axes`, on its only axes) with the colours of this module.
+        Draws on matplotlib axes (or, if `panels`, on a `matplotlib.figure.Figure`) with the colours of this module.
     size : (width, height)
         In CSS pixels, at which text has the sizes of `STYLE`.
-    key : str
-        The kind of the figure and the names of its runs. Ids in the SVG start with a digest of it, so that figures with
-        different keys can share a page.
     label : str
-        Text for screen readers.
-    on_axes : bool, default False
-        Whether the figure has a single set of axes, so that it can be drawn on axes of the caller.
+        Text for screen readers, different from those of other figures of the page.
+    key : str, default the label
+        Ids in the SVG start with a digest of it, so that figures can share a page.
+    panels : bool, default False
+        Whether the figure has several panels, so that it cannot be drawn on axes of the caller.
     """
 
     paint: Callable[[Any], None]
     size: tuple[float, float]
-    key: str
     label: str
-    on_axes: bool = False
+    key: str = ""
+    panels: bool = False
 
-    def svg(self) -> str:
-        """Return the figure as an inline SVG element."""
+    def svg(self, hover: bool = False) -> str:
+        """Return the figure as an inline SVG element, with `hover` with the texts of its points for a page."""
         from matplotlib import style
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-        digest = hashlib.sha256(self.key.encode()).hexdigest()[:8]
+        digest = hashlib.sha256((self.key or self.label).encode()).hexdigest()[:8]
         out = io.StringIO()
         with style.context(["default", STYLE | {"svg.hashsalt": digest}]), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")  # measured with our font, shown with the reader's
             layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.09)
             figure = Figure(figsize=(self.size[0] / 72, self.size[1] / 72), layout=layout)
-            self.paint(figure.subplots() if self.on_axes else figure)
+            self.paint(figure if self.panels else figure.subplots())
             figure.savefig(out, format="svg", metadata={"Date": None})
-        return _inline(out.getvalue(), f"f{digest}", self.label)
+        return _inline(out.getvalue(), f"f{digest}", self.label, _hover_attribute(figure) if hover else "")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw on the axes given, or on new ones, in the light colours; return the axes."""
@@ -129,7 +132,7 @@ class Drawing:
         with style.context(STYLE | {"figure.facecolor": PALETTE["page"][0], "savefig.facecolor": PALETTE["page"][0]}):
             if ax is None:
                 figure = pyplot.figure(figsize=(self.size[0] / 72, self.size[1] / 72), layout="constrained")
-                self.paint(figure.add_subplot() if self.on_axes else figure)
+                self.paint(figure if self.panels else figure.add_subplot())
                 for axes in figure.axes:
                     _recolour(axes)
                 for legend in figure.legends:
@@ -137,7 +140,7 @@ class Drawing:
                 return figure.axes[0]
             if not (hasattr(ax, "plot") and hasattr(ax, "figure")):
                 raise InputError(f"ax must be one set of matplotlib axes, not {type(ax).__name__}")
-            if not self.on_axes:
+            if self.panels:
                 raise InputError("this figure has several panels: call plot() without ax")
             self.paint(ax)
             _recolour(ax)
@@ -150,9 +153,36 @@ class Inline:
 
     text: str
 
-    def svg(self) -> str:
+    def svg(self, hover: bool = False) -> str:
         """Return the SVG element."""
         return self.text
+
+
+def add_hover(axes: Any, points: Any, texts: Sequence[str], *, cells: bool = False) -> None:
+    """Give points (m, 2) of the axes a text that an HTML page shows at the pointer; `cells` are squares of side 1."""
+    axes.hover = [*getattr(axes, "hover", ()), (np.asarray(points, dtype=float).reshape(-1, 2), texts, cells)]
+
+
+def _hover_attribute(figure: Any) -> str:
+    """The texts of all points and, by reach, the places of the points in the SVG; empty without any."""
+    numbers: dict[str, int] = {}
+    marks: list[tuple[float, float, list[tuple[float, float, int]]]] = []
+    scale, height = 72 / figure.dpi, 72 * figure.get_figheight()
+    for axes in figure.axes:
+        for points, texts, cells in getattr(axes, "hover", ()):
+            at = axes.transData.transform(points)
+            reach = scale * abs(axes.transData.transform((0.5, 0.5)) - axes.transData.transform((0, 0)))
+            wide, high = reach.round(1).tolist() if cells else (REACH, REACH)
+            places = [
+                (round(scale * x, 1), round(height - scale * y, 1), numbers.setdefault(text, len(numbers)))
+                for (x, y), text in zip(at, texts, strict=True)
+                if axes.bbox.padded(1).contains(x, y)
+            ]
+            marks.append((wide, high, places))
+    if not numbers:
+        return ""
+    data = json.dumps({"texts": list(numbers), "marks": marks}, ensure_ascii=False, separators=(",", ":"))
+    return " data-hover='" + html.escape(data, quote=False).replace("'", "&#39;") + "'"
 
 
 def _recolour(artist: Any) -> None:
@@ -186,7 +216,7 @@ def standalone(svg: str) -> str:
     return f"{svg[:opening]}<style>{style}</style>{svg[opening:]}\n"
 
 
-def _inline(svg: str, prefix: str, label: str) -> str:
+def _inline(svg: str, prefix: str, label: str, hover: str) -> str:
     """Remove metadata and comments, make ids unique and colours CSS variables; text is unchanged."""
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert box is not None
@@ -204,7 +234,7 @@ def _inline(svg: str, prefix: str, label: str) -> str:
     style = f"max-width: {width:.0f}px; min-width: {0.85 * width:.0f}px; stroke-linejoin: round"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {box[1]} {box[2]}" role="img"'
-        f' aria-label="{html.escape(label)}" style="{style}">'
+        f' aria-label="{html.escape(label)}" style="{style}"{hover}>'
     ) + body.strip()
 
 
