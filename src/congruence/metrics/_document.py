@@ -273,11 +273,6 @@ def _decimals(value: float) -> str:
     return number(value, 1) if 0 < abs(value) < 0.0005 else number(value) if abs(value) >= 100 else fixed(value, 3)
 
 
-def _kind(row: Any) -> str:
-    """The kind of a factor; of classes, how many there are."""
-    return f"{row.levels} classes" if row.kind == "categorical" else str(row.kind)
-
-
 def _factors(result: Evaluation) -> Iterator[Block]:
     readouts = [name for name in READOUTS if any(math.isfinite(getattr(row, name)) for row in result.per_factor)]
     columns = (
@@ -303,7 +298,8 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         measured = not math.isnan(row.share)
         best = own or row.code or (NO_CODE if measured else "")
         shares = (_number(row.share), _number(row.second))
-        rows.append((row.factor, state if measured else "not measured", best, *shares, leakage, *readout, _kind(row)))
+        kind = f"{row.levels} classes" if row.kind == "categorical" else row.kind
+        rows.append((row.factor, state if measured else "not measured", best, *shares, leakage, *readout, kind))
     yield Text(
         "Information: of the best code about the factor, and of the next code. Leakage: how far all other factors move "
         "the best code, relative to this factor, each given the other; an own code has at most "

@@ -46,14 +46,9 @@ class Score:
     def beats_chance(self) -> bool | None:
         """Whether the value is beyond `chance_limit`, or else its interval beyond chance; None if that is unknown."""
         higher = self.direction.startswith("higher")
-        end, limit = (
-            (self.value, self.chance_limit)
-            if math.isfinite(self.chance_limit)
-            else (
-                self.low if higher else self.high,
-                self.chance,
-            )
-        )
+        end, limit = self.value, self.chance_limit
+        if not math.isfinite(limit):
+            end, limit = self.low if higher else self.high, self.chance
         if any(math.isnan(x) for x in (self.value, end, limit)):
             return None
         return end > limit if higher else end < limit
@@ -72,7 +67,7 @@ class FactorRow:
     linear: float  # R2 of all codes together, held out; NaN where it was not asked for
     nonlinear: float
     explained: bool  # whether any code, or all together, are more informative than chance
-    own_code: str = ""  # the code that depends on this factor and, beside it, hardly on any other; empty if none does
+    own_code: str = ""  # the code that depends on this factor and hardly on any other; empty if none does
     conditional: float = math.nan  # of the best code's variance beyond all other factors, the share due to this factor
     leakage: float = math.nan  # how far all other factors move that code, relative to this factor
 
@@ -230,7 +225,7 @@ class Evaluation(Result):
 
     @property
     def is_judged(self) -> bool:
-        """Whether codes can be told from chance: on enough rows, which do not depend on each other."""
+        """Whether codes can be distinguished from chance: on enough rows, which do not depend on each other."""
         return self.is_measured and self.n >= FEWEST_ROWS and not self.depends
 
     @property
