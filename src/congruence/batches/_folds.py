@@ -22,9 +22,7 @@ class Fold:
     train: Array  # (n,) of bool
     test: Array  # (n,) of bool
     held: tuple[str, ...]  # batches held out; with one model per batch, the training batch
-    unit: (
-        Array  # (n,) the number of the sampling unit of each row: its batch, or a cluster of batches held out together
-    )
+    unit: Array  # (n,) the sampling unit of each row: its batch, or a cluster of batches held out together
     units: int
     trained: int = -1  # with one model per batch, the unit of the training batch
 

@@ -12,7 +12,6 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.batches._folds import Fold, FoldPlan, scored_rows
 from congruence.batches._inference import MeanAUROC, compare_folds, estimate_mean
-from congruence.batches._numbers import mean_of
 from congruence.batches._rows import Experiment, Screen
 from congruence.batches.classify import PAPER, auroc, auroc_by_unit, auroc_within, fit_trees
 from congruence.batches.conditions import Condition, condition_named
@@ -20,6 +19,7 @@ from congruence.batches.deconfounding import Levels, Score, Target
 from congruence.batches.leakage import predict_batch
 from congruence.batches.retrieval import Precision, judge_replicates, retrieve_replicates, search_replicates
 from congruence.batches.sparsity import Concentration, concentrations, hoyer
+from congruence.metrics._estimators import mean_of_finite
 
 PartArrays = dict[str, Array]
 FoldScores = dict[tuple[str, int], PartArrays]  # by the key of a variant and the number of a fold
@@ -194,7 +194,7 @@ def target_of(
             mean("within"),
             mean("sparsity"),
             tuple(Concentration(share, mean("top", j), mean("rest", j)) for j, share in enumerate(shares)),
-            np.array([mean_of(values(variant, "auroc")) for variant in draws]),
+            np.array([mean_of_finite(values(variant, "auroc")) for variant in draws]),
             mean("units"),
         )
 

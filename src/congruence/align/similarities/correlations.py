@@ -28,22 +28,14 @@ ROUNDING = 1e-12  # the rounding of a difference of sums, as a share of them
 def cka(x: Any, y: Any) -> float:
     """Linear centred kernel alignment, without the bias that makes unrelated wide runs look similar.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     Invariant to permutation, rotation, one scale and translation of either side; symmetric.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
+    From -1 to 1, higher is closer: 1 for equal runs up to the above, about 0 for unrelated ones. NaN for fewer
+    than 4 rows, if one side is constant, or if all its rows are equally far from each other.
 
-    Returns
-    -------
-    float
-        From -1 to 1, higher is closer: 1 for equal runs up to the above, about 0 for unrelated ones. NaN for fewer
-        than 4 rows, if one side is constant, or if all its rows are equally far from each other.
-
-    References
-    ----------
-    Kornblith et al. 2019 (CKA); Song et al. 2012, eq. 5 (the unbiased estimator, of which CKA is here the ratio).
+    References: Kornblith et al. 2019 (CKA); Song et al. 2012, eq. 5 (the unbiased estimator; CKA is the ratio of two).
     """
     return cka_of(sum_pair(x, y))
 
@@ -51,23 +43,14 @@ def cka(x: Any, y: Any) -> float:
 def plain_cka(x: Any, y: Any) -> float:
     """Linear centred kernel alignment as first published: the norm of the cross product over those of the scatters.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     Invariant to permutation, rotation, one scale and translation of either side; symmetric. It is biased upwards where
     rows are few for their width: two unrelated Gaussian runs of 300 rows and 500 dimensions score 0.6 and more. `cka`
     does not have this bias.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
-
-    Returns
-    -------
-    float
-        From 0 to 1, higher is closer: 1 for equal runs up to the above. NaN if one side is constant.
-
-    References
-    ----------
-    Kornblith et al. 2019, Table 1.
+    From 0 to 1, higher is closer: 1 for equal runs up to the above. NaN if one side is constant. Reference: Kornblith
+    et al. 2019, Table 1.
     """
     return plain_cka_of(sum_pair(x, y))
 
@@ -75,26 +58,16 @@ def plain_cka(x: Any, y: Any) -> float:
 def svcca(x: Any, y: Any, *, variance: float = VARIANCE) -> float:
     """Mean canonical correlation of the principal directions that hold 99 % of each side's variance, in sample.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     Invariant to permutation, rotation, one scale and translation of either side; to other invertible linear maps only
     where they leave the kept directions the same (always with ``variance=1``, which is plain CCA). Symmetric.
     Inflated where n is not many times the number of kept directions, and 1 for any two runs that keep n - 1 of them.
+    `variance` is the share of each side's variance to keep, above 0 and at most 1. Directions that are only rounding do
+    not count.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows. Dimensions that do not vary, and directions that are only rounding, do not count.
-    variance : float
-        The share of each side's variance to keep, above 0 and at most 1.
-
-    Returns
-    -------
-    float
-        From 0 to 1, higher is closer: the mean over min(kept in x, kept in y) canonical correlations. NaN if one side
-        is constant.
-
-    References
-    ----------
-    Raghu et al. 2017 (SVCCA).
+    From 0 to 1, higher is closer: the mean over min(kept in x, kept in y) canonical correlations. NaN if one side
+    is constant. Reference: Raghu et al. 2017 (SVCCA).
     """
     check_number("variance", variance, 0, 1, open_low=True)
     return svcca_of(sum_pair(x, y), variance)
@@ -103,27 +76,18 @@ def svcca(x: Any, y: Any, *, variance: float = VARIANCE) -> float:
 def pwcca(x: Any, y: Any) -> float:
     """Canonical correlations averaged weighted by how much of x each canonical direction explains, in sample.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     Not symmetric: the weights are those of x, so pwcca(x, y) measures how much of x is represented in y. Invariant to
     permutation, one scale and translation of either side, and to any invertible linear map of y; not to a rotation of
     x, because the weights are sums of absolute values over its dimensions. Inflated where n is not many times d, and
     1 for any two runs where n <= d + 1. Where several canonical correlations are equal, as some must be when n <= 2 d,
-    the variates and with them the weights are not unique.
+    the variates and with them the weights are not unique. Directions that are only rounding do not count.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows. Dimensions that do not vary, and directions that are only rounding, do not count.
+    From 0 to 1, higher is closer. NaN if one side is constant.
 
-    Returns
-    -------
-    float
-        From 0 to 1, higher is closer. NaN if one side is constant.
-
-    References
-    ----------
-    Morcos et al. 2018 (PWCCA): alpha_i = sum_j |<h_i, x_j>| over the dimensions x_j of x, normalised over the
-    min(rank of x, rank of y) canonical variates h_i. The code published with the paper leaves out the whitening of h_i
-    and so differs.
+    Reference: Morcos et al. 2018 (PWCCA): alpha_i = sum_j |<h_i, x_j>| over the dimensions x_j of x, normalised over
+    the min(rank of x, rank of y) canonical variates h_i. The code published with the paper does not whiten h_i.
     """
     return pwcca_of(sum_pair(x, y))
 

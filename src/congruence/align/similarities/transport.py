@@ -17,25 +17,17 @@ MOST_COPIES = 1536  # dimensions after each was repeated until both runs have as
 def soft_matching(x: Any, y: Any) -> float:
     """Mean |correlation| of the dimensions of x and y, each matched with one or several of the other side.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     Every dimension of x has the weight 1 / d_x and every one of y 1 / d_y, and the weights of x are transported to
     those of y so that the mean correlation is largest. With equal widths this is the best one-to-one matching, as in
     `strong_mcc`; with different widths no dimension is left out. Constant dimensions are left out. Invariant to
     permutation, sign, scale and shift of each dimension; symmetric.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
+    From 0 to 1, higher is closer: 1 if each dimension of one side is, up to sign and scale, one of the other, with
+    the same weight. NaN if one side is constant.
 
-    Returns
-    -------
-    float
-        From 0 to 1, higher is closer: 1 if each dimension of one side is, up to sign and scale, one of the other, with
-        the same weight. NaN if one side is constant.
-
-    References
-    ----------
-    Khosla & Williams 2024 (soft matching), whose correlations are signed; signs do not count here.
+    Reference: Khosla & Williams 2024 (soft matching), whose correlations are signed; signs do not count here.
     """
     return soft_matching_of(sum_pair(x, y))
 
