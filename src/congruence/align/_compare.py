@@ -208,7 +208,7 @@ def _evidence(
     *,
     whole: bool = True,
 ) -> Evidence:
-    """What the pair is judged by beside its errors; far rows are looked for among the `whole` only."""
+    """What the pair is judged by, in addition to its errors; far rows are searched for only with `whole`."""
     known = Evidence(plan=plan, d=max(source.rows.d, target.rows.d), tolerance=options.tolerance)
     claim = near.get("similarity") or near.get("rigid")
     if claim is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError, MissingDependencyError
-from congruence.ica._solver import random_rotation
+from congruence.ica._point import random_rotation
 from congruence.ica.components import advice, independent_components
 from congruence.ica.whitener import Whitener
 from congruence.rows.engine import map_rows

@@ -221,7 +221,10 @@ class Deconfounding(Result):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row per target and condition; `difference`, its interval and `status` are relative to base."""
-        unknown, nowhere = Paired("", "", math.nan, math.nan, math.nan, 0), Precision("", *[math.nan] * 4, 0)
+        unknown, nowhere = (
+            Paired("", "", math.nan, math.nan, math.nan, 0),
+            Precision("", math.nan, math.nan, math.nan, math.nan, 0),
+        )
         for target in self.targets:
             for score in target.scores.values():
                 paired = target.paired.get(score.condition, unknown)

@@ -41,7 +41,7 @@ POINTS, MOST_POINTS = 4000, 250  # of all scatter plots together, and of one
 OPEN_NOTES = 6  # more are behind a click
 MOST_LEAKAGE = 10  # printed
 NO_CODE = "no single code above chance"
-READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were asked for
+READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were requested
 MATRICES = {  # the title of a matrix of factors and codes, and what a cell of it means
     "nmi": ("Information", "Normalised information of the code about the factor, from 0 to 1."),
     "importance": ("Importance", "How much trees used the code to predict the factor; rows sum to 1."),
@@ -210,7 +210,7 @@ def _pictures(result: Evaluation) -> Iterator[Block]:
 
 
 def _traversal(result: Evaluation, place: int, *, span: bool) -> tuple[Cell, Cell]:
-    """A code with the factor it encodes and, if asked for, the span of its values; and the images along it."""
+    """A code with the factor it encodes and, if requested, the span of its values; and the images along it."""
     row, values = result.per_code[place], result.pictures.values[place]
     factor = row.factor if row.active and not row.idle else "no factor"
     reach = f"{number(float(values[0]))} to {number(float(values[-1]))}"

@@ -45,15 +45,8 @@ class DaskRows:
     """The rows (n, d) of a dask array, in partitions that each make one task.
 
     Small blocks are merged, and a block is never split. Rows are kept on the workers between passes if they fit, and
-    are computed again in every pass if they do not.
-
-    Parameters
-    ----------
-    array : dask array of shape (n, d)
-        Its blocks must be whole rows.
-    kept : bool, optional
-        Whether the blocks, which then are the partitions, need not be computed again. By default they are merged, and
-        kept if they fit.
+    are computed again in every pass if they do not. The blocks of `array` must be whole rows. With `kept`, they are the
+    partitions and need not be computed again.
     """
 
     def __init__(self, array: Any, *, kept: bool | None = None):
@@ -88,10 +81,6 @@ class DaskRows:
             task(self._blocks[i], part, *(self._part(i, other) for other in aligned), *sent)
             for i, part in self._partitions(index)
         ]
-
-    def merged(self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], *shared: Any, **options: Any) -> Any:
-        """Return the results of the tasks of `each`, merged in the order of the blocks."""
-        return merged(self.each(work, *shared, **options), merge)
 
     def take(self, index: Array) -> Array:
         """Return the rows at some positions, which may repeat but must not decrease."""
