@@ -207,7 +207,9 @@ def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None 
     scales = np.ones(runs) if group == "rigid" else np.where(size > 0, size.mean() / safe, 1)
     loss, converged, iterations = np.inf, False, 0
     with one_thread(max(products[0, 0].shape)):
-        rotations = list(start) if start is not None else _rotate_onto_first(products, runs, width)
+        first = np.eye(products[0, 0].shape[0], width)
+        onto_first = (_nearest_rotation(products[k, 0] @ first) for k in range(1, runs))
+        rotations = [first, *onto_first] if start is None else list(start)
         while iterations < MAX_ITERATIONS and not converged:
             iterations += 1
             for k in range(runs):
@@ -224,11 +226,6 @@ def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None 
             loss = now
         axes = _principal_axes(products, rotations, scales)
     return _ConsensusFit([rotation @ axes for rotation in rotations], scales, iterations, converged)
-
-
-def _rotate_onto_first(products: Products, runs: int, width: int) -> list[Float]:
-    first = np.eye(products[0, 0].shape[0], width)
-    return [first] + [_nearest_rotation(products[k, 0] @ first) for k in range(1, runs)]
 
 
 def _nearest_rotation(cross: Float) -> Float:

@@ -12,7 +12,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_float64_like, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
-from congruence.maps.nearness import Protocol, check_method, protocol
+from congruence.maps.nearness import Protocol, check_method, protocol, squared_lengths
 from congruence.memory import room_for
 from congruence.options import reading
 from congruence.rows.engine import Rows, chunk_bytes
@@ -228,12 +228,7 @@ def sum_pair(x: Any, y: Any) -> PairStatistics:
 
 def squared_norms(run: RunStatistics) -> Float:
     """The squared norm of every centred row, shape (n,): the diagonal of the centred linear kernel."""
-    rows, norms = run.rows, np.empty(run.rows.n)
-    for part in row_chunks(rows.n, rows.d, chunk_bytes(rows.device)):
-        chunk = rows.take(part)
-        chunk = chunk - as_float64_like(run.spread.mean, chunk)  # not 0 where rows repeat
-        norms[part] = to_numpy((chunk * chunk).sum(1))
-    return norms
+    return squared_lengths(run.rows, run.spread.mean)  # which is not 0 where rows repeat
 
 
 def sample_rows(n: int, most: int, seed: int) -> Array:

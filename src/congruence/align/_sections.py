@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from congruence.maps._names import AFTER
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, MovedRows, Pair
+    from congruence.maps.nearness import Nearness
     from congruence.result import Finding
 
 LISTED_ROWS, LISTED_RUNS, LISTED_COLUMNS = 20, 8, 5
@@ -74,7 +75,7 @@ def r2_text(value: float) -> str:
 
 def pair_details(number_: int, pair: Pair, groups: list[str], single: bool) -> Details:
     """All of one pair, behind a summary line."""
-    verdict = pair.verdict
+    verdict, nears = pair.verdict, {name: pair.groups[name] for name in groups if name in pair.groups}
     tested = pair.distortion is not None and pair.distortion.tested > 0
     pictures = [
         Figure(name, (pair,), caption=caption, detail=detail, brief=single and name == "ladder", wide=name == "planes")
@@ -86,10 +87,10 @@ def pair_details(number_: int, pair: Pair, groups: list[str], single: bool) -> D
         Grid(pictures, "pictures"),
         *_statements(pair, single),
         Heading("Held-out error by group of maps"),
-        _errors(pair, groups, single),
+        _errors(pair, nears, single),
         Text("Chance differs between groups: compare groups with each other by R².", muted=True),
         Heading("Nearness, share of the diameter"),
-        _shares_of_diameter(pair, groups),
+        _shares_of_diameter(pair, nears),
         Text("As in published tables; the last three columns are in sample.", muted=True),
         *_dependence(pair),
         Heading("Further numbers"),
@@ -121,7 +122,7 @@ def _between(low: str, high: str) -> Cell:
     return Cell(low if low == high else f"{low} to {high}")
 
 
-def _errors(pair: Pair, groups: list[str], single: bool) -> Table:
+def _errors(pair: Pair, nears: Mapping[str, Nearness], single: bool) -> Table:
     names = ("of chance", "95 % interval", "R²", "95 % interval", "of diameter")
     rows: list[tuple[Any, ...]] = [
         (
@@ -132,13 +133,13 @@ def _errors(pair: Pair, groups: list[str], single: bool) -> Table:
             _between(fixed(near.r2.low, 3), fixed(near.r2.high, 3)),
             share(near.held_out.mean),
         )
-        for name, near in ((name, pair.groups[name]) for name in groups if name in pair.groups)
+        for name, near in nears.items()
     ]
     columns = (Column("group", "text"), *map(Column, names))
     return Table(f"{arrow(pair)}: held-out error by group", columns, rows, sortable=False, brief=single)
 
 
-def _shares_of_diameter(pair: Pair, groups: list[str]) -> Table:
+def _shares_of_diameter(pair: Pair, nears: Mapping[str, Nearness]) -> Table:
     names = ("held out", "95 % interval", "null", "in sample", "95 % of rows below", "largest")
     rows: list[tuple[Any, ...]] = [
         (
@@ -147,7 +148,7 @@ def _shares_of_diameter(pair: Pair, groups: list[str]) -> Table:
             shares(near.held_out.low, near.held_out.high),
             *map(share, (near.null, near.mean, near.q95, near.sup)),
         )
-        for name, near in ((name, pair.groups[name]) for name in groups if name in pair.groups)
+        for name, near in nears.items()
     ]
     bound = "" if pair.diameter_exact else "at least "
     title = f"{arrow(pair)}: errors in % of the diameter {bound}{number(pair.diameter, 4)}"

@@ -12,11 +12,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.batches._folds import PROTOCOLS, FoldPlan, batch_by_batch, hold_out_batches
+from congruence.batches._folds import (
+    PROTOCOLS,
+    Experiment,
+    FoldPlan,
+    Screen,
+    batch_by_batch,
+    experiments_of,
+    hold_out_batches,
+    screen_of,
+)
 from congruence.batches._inference import compare_conditions, correct_targets
 from congruence.batches._inputs import LABELS, LabelledRows, read_rows
 from congruence.batches._options import FITTED_ON, DeconfoundOptions
-from congruence.batches._rows import Experiment, Screen, experiments_of, screen_of
 from congruence.batches._scoring import (
     Embeddings,
     FoldScores,

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, listing
-from congruence.batches._folds import Fold, FoldPlan, scored_rows
+from congruence.batches._folds import Experiment, Fold, FoldPlan, Screen, scored_rows
 from congruence.batches._inference import MeanAUROC, compare_folds, estimate_mean
-from congruence.batches._rows import Experiment, Screen
 from congruence.batches.classify import PAPER, auroc, auroc_by_unit, auroc_within, fit_trees
 from congruence.batches.conditions import Condition, condition_named
 from congruence.batches.deconfounding import Levels, Score, Target
@@ -140,17 +139,15 @@ def _experiment(
 
 def _levels(screen: Screen, fold: Fold, z: Array, experiments: Sequence[Experiment], work: Work) -> dict[str, Array]:
     """Scores of the whole fold that no rotation changes, so one random rotation is enough."""
-    levels = {"leakage": np.array(_leakage(screen, fold, z, work))} if work.leakage else {}
+    levels = {}
+    if work.leakage:
+        rows = fold.test & screen.control & screen.fitted_on
+        levels["leakage"] = np.array(predict_batch(z[rows], screen.batch[rows], work.seed))
     if work.retrieval:
         targets = list(dict.fromkeys(one.target for one in experiments))
         levels["retrieval"] = np.array(_retrieval(screen, fold, z, work))
         levels["replicates"] = search_replicates(z, screen, fold, targets, work.seed)
     return levels
-
-
-def _leakage(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
-    rows = fold.test & screen.control & screen.fitted_on
-    return predict_batch(z[rows], screen.batch[rows], work.seed)
 
 
 def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:

@@ -27,6 +27,7 @@ from congruence.ica.components import (
 from congruence.result import SCHEMA_VERSION
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
+FITTED = ("n_components", "contrast", "whiten", "standardize", "starts", "check", "rows", "tol", "max_iter", "device")
 OPTIONAL = ("agreement_", "returned_", "variances_", "changes_", "gradients_")
 
 
@@ -178,22 +179,9 @@ class ICA(LinearEstimator):
         A path may be a pattern such as ``export/*.parquet``, whose files are read as one table. `cluster`, shape (n,),
         is the cluster of every row (patient, plate, document); the check does not divide clusters between halves.
         """
-        components = independent_components(
-            open_rows(self, X, reset=True),
-            n_components=self.n_components,
-            contrast=self.contrast,
-            whiten=self.whiten,
-            standardize=self.standardize,
-            starts=self.starts,
-            check=self.check,
-            cluster=cluster,
-            rows=self.rows,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            start=self.w_init,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            device=self.device,
-        )
+        data, seed = open_rows(self, X, reset=True), int(check_random_state(self.random_state).randint(2**31 - 1))
+        options = {name: getattr(self, name) for name in FITTED}
+        components = independent_components(data, **options, cluster=cluster, start=self.w_init, seed=seed)
         self._set_components(components)
         warn_unless_converged(components.unmixing)
         if text := fewer_than_requested(self.n_components, components):
@@ -250,10 +238,9 @@ class ICA(LinearEstimator):
         }
         arrays = {name: getattr(self, name) for name in (*ARRAYS, *OPTIONAL)}
         tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
+        text = json.dumps(header, default=lambda value: value.item())
         with replacing(path) as temporary:
-            save_file(
-                tensors, temporary, metadata={"congruence": json.dumps(header, default=lambda value: value.item())}
-            )
+            save_file(tensors, temporary, metadata={"congruence": text})
 
 
 def load_ica(path: str | Path) -> ICA:

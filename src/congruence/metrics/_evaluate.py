@@ -15,9 +15,8 @@ from congruence.checks import check_choice, check_integers, check_seed
 from congruence.errors import InputError
 from congruence.ica.latents import WAYS, latent_components
 from congruence.metrics._binned import sensitivity
-from congruence.metrics._conditions import check_conditions
+from congruence.metrics._conditions import check_cluster, check_conditions, copies_note, measure_row_dependence
 from congruence.metrics._dci import check_model
-from congruence.metrics._dependence import check_cluster, copies_note, measure_row_dependence
 from congruence.metrics._encoding import (
     code_rows,
     correct_for_chance,

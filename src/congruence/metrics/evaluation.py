@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Float, listing
 from congruence.formatting import count
-from congruence.metrics._dependence import dependence_sentence
+from congruence.metrics._conditions import dependence_sentence
 from congruence.metrics._results import Note, NoteData
 from congruence.metrics._structural import StructuralNearness
 from congruence.result import Finding, Result, Status

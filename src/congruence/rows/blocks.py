@@ -268,7 +268,8 @@ def fetch_rows(arrays: Mapping[str, Any]) -> dict[str, tuple[Array, DaskRows | N
     Arrays with different numbers of rows have no blocks. Without a cluster the blocks refer to the fetched rows, so
     that none is stored or computed twice.
     """
-    lazy = {name: _check_matrix(array, name) for name, array in arrays.items()}
+    whole = {name: whole_rows(as_matrix(array, name, finite=False), name) for name, array in arrays.items()}
+    lazy = {name: as_matrix(array, name, finite=False) for name, array in whole.items()}
     if len({len(array) for array in lazy.values()}) != 1:
         return {name: (_fetch(array, name), None) for name, array in lazy.items()}
     if connected() is not None:
@@ -289,10 +290,6 @@ class _Slices:
 
     def __getitem__(self, index: Any) -> Array:
         return np.asarray(self.rows[index])
-
-
-def _check_matrix(array: Any, name: str) -> Any:
-    return as_matrix(whole_rows(as_matrix(array, name, finite=False), name), name, finite=False)
 
 
 def _fetch(array: Any, name: str) -> Array:

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from congruence.align._run_statistics import PairStatistics
-from congruence.align.similarities import correlations, distances, neighbours, transport
-from congruence.align.similarities.correlations import cka, plain_cka, pwcca, svcca
+from congruence.align.similarities import correlations, distances, neighbours
+from congruence.align.similarities.correlations import cka, plain_cka, pwcca, soft_matching, svcca
 from congruence.align.similarities.distances import angular_procrustes, procrustes, rsa, rsa_pearson, size_and_shape
 from congruence.align.similarities.neighbours import neighbour_overlap
-from congruence.align.similarities.transport import soft_matching
 from congruence.arrays import Array, Float
 from congruence.checks import check_names
 from congruence.maps.matching import fit_cca, matched_correlation, strong_mcc, weak_mcc
@@ -126,7 +125,7 @@ MEASURES = {measure.name: measure for measure in (
     Measure(strong_mcc, lambda pair: matched_correlation(pair.sums), "MCC, strong",
             "correlation of dimensions matched one to one",
             _PERMUTATION, _SHARE, HIGHER, _MCC),
-    Measure(soft_matching, transport.soft_matching_of, "soft matching",
+    Measure(soft_matching, correlations.soft_matching_of, "soft matching",
             "correlation of dimensions matched by optimal transport",
             _PERMUTATION, _SHARE, HIGHER, "Khosla & Williams 2024"),
     Measure(weak_mcc, _weak_mcc, "MCC, weak, in sample", "correlation after the best linear map (CCA)",
