@@ -25,7 +25,7 @@ import numpy as np
 from congruence.ica import _solver as solver
 from congruence.ica._contrasts import contrast_named
 from congruence.ica._passes import Passes
-from congruence.ica._solver import Point, random_gradient, random_rotation
+from congruence.ica._point import Point, random_gradient, random_rotation
 from ica import mixture, mlp, whitened
 
 CASES = [

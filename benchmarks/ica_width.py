@@ -21,7 +21,8 @@ import numpy as np
 
 from congruence.ica._contrasts import contrast_named
 from congruence.ica._passes import Passes
-from congruence.ica._solver import random_gradient, random_rotation, solve
+from congruence.ica._point import random_gradient, random_rotation
+from congruence.ica._solver import solve
 from congruence.ica._spectral import random_start_rows, rows_needed, spectral_rotation
 
 WIDTHS = {64: (0.25, 0.5, 1, 2, 4, 8), 128: (0.25, 0.5, 1, 2, 4), 256: (0.125, 0.25, 0.5, 0.75, 1, 2)}

@@ -13,7 +13,7 @@ from scipy.stats import ortho_group
 from congruence.align._compare import compare
 from congruence.align._consensus import consensus
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
-from congruence.ica.components import unmix
+from congruence.ica._unmixing import unmix
 from congruence.report.html import render_html
 from congruence.tables import Table
 
@@ -318,7 +318,7 @@ def test_gaussian_data_are_said_to_have_no_independent_components(rng):
 
 
 def test_components_that_did_not_converge_are_reported(rng, monkeypatch):
-    monkeypatch.setattr("congruence.ica.components.unmix", partial(unmix, max_iter=3))
+    monkeypatch.setattr("congruence.ica._unmixing.unmix", partial(unmix, max_iter=3))
     with pytest.warns(NotConvergedWarning, match="ICA did not converge on a"):
         compare({"a": rng.laplace(size=(300, 6)), "b": cloud(rng, 300)}, groups=["ica"], **QUICK)
 

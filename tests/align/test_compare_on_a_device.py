@@ -72,11 +72,11 @@ def test_rows_go_to_the_device_once(rng, on_torch, monkeypatch):
 
 def test_ica_is_fitted_where_the_rows_are(rng, on_torch, monkeypatch):
     devices = []
-    from congruence.ica import components
+    from congruence.ica import _unmixing
 
-    plain = components.Passes
+    plain = _unmixing.Passes
     monkeypatch.setattr(
-        components, "Passes", lambda *args, **options: devices.append(options["device"]) or plain(*args, **options)
+        _unmixing, "Passes", lambda *args, **options: devices.append(options["device"]) or plain(*args, **options)
     )
     compare(*runs(rng), groups=["ica"], nulls=0, bootstrap=0)
     assert devices == ["cpu:0"] * 12  # two runs, all rows and without each of five folds

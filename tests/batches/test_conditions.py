@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from congruence.batches._rows import screen_of
+from congruence.batches._folds import screen_of
 from congruence.batches._scoring import embed
 from congruence.batches.conditions import (
     NAMES,

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from congruence.batches._folds import batch_by_batch, hold_out_batches, scored_rows, spread
-from congruence.batches._rows import experiments_of, screen_of
+from congruence.batches._folds import batch_by_batch, experiments_of, hold_out_batches, scored_rows, screen_of, spread
 from congruence.errors import InputError
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from congruence.batches._folds import hold_out_batches
-from congruence.batches._rows import experiments_of, screen_of
+from congruence.batches._folds import experiments_of, hold_out_batches, screen_of
 from congruence.batches.classify import auroc, auroc_within, fit_trees
 from congruence.batches.leakage import (
     between_batches,

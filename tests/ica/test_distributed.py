@@ -13,10 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence import ICA, Whitener, component_stability
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.ica import _passes as passes
-from congruence.ica import components
+from congruence.ica import _unmixing
 from congruence.ica._contrasts import CONTRASTS
 from congruence.ica._passes import DaskPasses, Passes
-from congruence.ica._solver import random_rotation
+from congruence.ica._point import random_rotation
 from congruence.ica._whitening import METHODS
 from congruence.ica.profiles import profile_components
 from congruence.rows import blocks
@@ -170,7 +170,7 @@ def _watching(compute, sizes):
 def test_many_chosen_rows_stay_where_they_are(x, monkeypatch):
     lazy = da.from_array(x, chunks=(3000, 6))
     here = ICA(random_state=0, rows=9000).fit(lazy)
-    monkeypatch.setattr(components, "GATHERED", 0)
+    monkeypatch.setattr(_unmixing, "GATHERED", 0)
     monkeypatch.setattr(DaskRows, "take", None)
     assert_same_fit(ICA(random_state=0, rows=9000).fit(lazy), here)
 
@@ -215,7 +215,7 @@ def test_the_first_row_with_nan_is_named(x):
 
 
 def test_a_graphics_card_is_refused_on_workers(x, monkeypatch):
-    monkeypatch.setattr(components, "resolve_device", lambda device, *arrays: "cuda")
+    monkeypatch.setattr(_unmixing, "resolve_device", lambda device, *arrays: "cuda")
     with pytest.raises(InputError, match="cannot be used for a dask array"):
         ICA(device="cuda").fit(da.from_array(x, chunks=(5000, 6)))
 

@@ -12,8 +12,9 @@ from congruence import ICA
 from congruence.ica import load_ica, resolve
 from congruence.ica._halves import BLOCKS, blocks_of, halves_of, pair_errors, units
 from congruence.ica._options import ResolveOptions
-from congruence.ica._solver import point_at
-from congruence.ica.components import components_of, independent_components, prepare_rows
+from congruence.ica._point import point_at
+from congruence.ica._unmixing import prepare_rows
+from congruence.ica.components import components_of, independent_components
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CELLS = [  # name, rows, dimensions, samples

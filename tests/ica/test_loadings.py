@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence.ica import component_stability, resolve
-from congruence.ica.loadings import FEATURES, column_correlations, explained_variance, top_loadings
+from congruence.ica.profiles import FEATURES, column_correlations, explained_variance, top_loadings
 from congruence.report.html import render_html
 from congruence.report.terminal import render_text
 from congruence.tables import Table

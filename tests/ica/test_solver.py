@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 from congruence.errors import InputError
 from congruence.ica._contrasts import CONTRASTS, contrast_named
 from congruence.ica._passes import Passes
-from congruence.ica._solver import _direction, point_at, polar, random_gradient, random_rotation, solve
+from congruence.ica._point import point_at, polar, random_gradient, random_rotation
+from congruence.ica._solver import _direction, solve
 from congruence.ica._spectral import nearer, random_start_rows, rows_needed, spectral_rotation
 
 

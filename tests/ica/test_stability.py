@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence import Table, component_stability, write_table
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.ica._icasso import cluster_components, quality_index
-from congruence.ica.components import independent_components, prepare_rows
+from congruence.ica._unmixing import prepare_rows
+from congruence.ica.components import independent_components
 from congruence.ica.profiles import profile_components
 from congruence.ica.results import Agreement
 from congruence.ica.stability import chance_agreement, directions, matched_to, whitened_space

@@ -6,7 +6,7 @@ from congruence import ICA
 from congruence.errors import NotConvergedWarning
 from congruence.ica._contrasts import contrast_named
 from congruence.ica._passes import Passes
-from congruence.ica.components import unmix, unmix_rows
+from congruence.ica._unmixing import unmix, unmix_rows
 from congruence.maps.matching import strong_mcc
 from congruence.rows.engine import Rows
 from congruence.rows.sums import run_sums

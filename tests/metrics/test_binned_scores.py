@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
+from congruence.metrics._binned import irs, mig, modularity, sensitivity
 from congruence.metrics._infomec import infomec
-from congruence.metrics._irs import irs
-from congruence.metrics._mig import mig
-from congruence.metrics._modularity import modularity
-from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics._unsupervised import unsupervised
 from congruence.metrics.factors import read_pair
 

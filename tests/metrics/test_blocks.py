@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
 
 from congruence.errors import InputError
-from congruence.metrics._block_score import block_score
-from congruence.metrics._sis import sis
+from congruence.metrics._slots import block_score, sis
 
 FOLDER = Path(__file__).parents[1] / "oracles" / "slots"
 CASES = json.loads((FOLDER / "expected.json").read_text())["cases"]
@@ -116,7 +115,7 @@ def test_blocks_without_a_partner_and_constant_ones(rng):
 
 
 def test_more_rows_than_a_kernel_can_hold_are_sampled(objects, monkeypatch):
-    monkeypatch.setattr("congruence.metrics._sis.MOST_ROWS", 100)
+    monkeypatch.setattr("congruence.metrics._slots.MOST_ROWS", 100)
     first, again = (sis(*objects) for _ in range(2))
     assert first.notes[-1] == "100 of 400 rows were used."
     assert first.sis == again.sis > 0.4

@@ -136,10 +136,10 @@ def test_names_are_chosen_from_the_known_ones():
     assert set(select_metrics("fast")) == {name for name, metric in METRICS.items() if metric.cost == "fast"}
     assert select_metrics(["mcc", "mig"]) == ("mcc", "mig")
     for wrong, words in (
-        ("mig", "a list of some of"),
+        ("mig", "a list of names from"),
         (["migg"], "got 'migg'"),
         ([], r"got \[\]"),
-        (["mig", "mig"], "twice"),
+        (["mig", "mig"], "must not repeat"),
     ):
         with pytest.raises(InputError, match=words):
             select_metrics(wrong)

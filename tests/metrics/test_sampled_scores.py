@@ -7,9 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.metrics._beta_vae import beta_vae
-from congruence.metrics._factor_vae import factor_vae
-from congruence.metrics._resampling import GRID, ROWS, make_sampler
+from congruence.metrics._sampled import GRID, ROWS, beta_vae, factor_vae, make_sampler
 from congruence.metrics.factors import read_factors
 
 SMALL = {"points": 600, "judged": 300, "batch": 16}

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from congruence.align import _rows_section
+from congruence.align import _sections
 from congruence.document import Figure, Grid, Table, Text, as_cell
 from congruence.report.figures import drawing
 
@@ -29,7 +29,7 @@ class Moved:
 
 
 def moved_section(comparison):
-    section = _rows_section.rows_section(comparison)
+    section = _sections.rows_section(comparison)
     return None if section is None else Moved(section)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from congruence.align import _document as document
-from congruence.align import _pair_section
+from congruence.align import _sections
 from congruence.maps._names import MEANINGS
 from congruence.maps.dependence import Dependence
 from congruence.report import html
@@ -84,8 +84,8 @@ def test_further_numbers_are_there(page, outline):
 
 
 def test_an_estimated_diameter_is_called_one(make_pair):
-    assert "estimated" not in str(_pair_section._facts(make_pair()))
-    assert "estimated" in str(_pair_section._facts(make_pair(diameter_exact=False)))
+    assert "estimated" not in str(_sections._facts(make_pair()))
+    assert "estimated" in str(_sections._facts(make_pair(diameter_exact=False)))
 
 
 def test_settings_runs_and_versions_are_shown(page, outline):

@@ -32,30 +32,14 @@ EMBEDDERS = ("torch", "transformers", "tokenizers", "sentence-transformers")  # 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The rows of a baseline, and what was known when they were saved.
+    """The rows of a baseline, and what was known when they were saved."""
 
-    Parameters
-    ----------
-    table : Table
-        The rows, with their ids where the table had some.
-    of : int
-        The number of rows of the table that they were sampled from.
-    settings : mapping of str
-        The options for reading and for judging that were given, which checks use unless they are given others.
-    versions : mapping of str to str
-        Of the libraries that were installed.
-    model_name : str, optional
-        The name of the model.
-    positions : array of shape (n,), optional
-        Where the rows stood in the table, if they are a sample without ids.
-    """
-
-    table: Table
-    of: int
-    settings: Mapping[str, Any]
-    versions: Mapping[str, str]
+    table: Table  # with their ids where the table had some
+    of: int  # number of rows of the table that they were sampled from
+    settings: Mapping[str, Any]  # options for reading and judging that were given; checks use them unless given others
+    versions: Mapping[str, str]  # of the installed libraries
     model_name: str | None = None
-    positions: Array | None = None
+    positions: Array | None = None  # (n,) of the rows in the table, if they are a sample without ids
 
     def __repr__(self) -> str:
         of = f" of {self.of}" if self.of > self.table.n else ""
@@ -127,7 +111,7 @@ def save_baseline(x: Any, path: str | Path, *, options: CheckOptions) -> Baselin
     baseline = Baseline(
         table=Table(values, "baseline", sampled.ids, notes=table.notes),
         of=table.n,
-        settings={name: _as_json(value) for name, value in given.items() if value is not None},
+        settings={n: list(v) if isinstance(v, tuple) else v for n, v in given.items() if v is not None},
         versions=installed(),
         model_name=options.model_name,
         positions=sampled.metadata[POSITIONS] if sampled.ids is None and len(values) < table.n else None,
@@ -226,7 +210,3 @@ def _take(table: Table, index: Array) -> Table:
         ids=None if table.ids is None else table.ids[index],
         metadata={name: column[index] for name, column in table.metadata.items()},
     )
-
-
-def _as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

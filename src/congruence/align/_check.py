@@ -49,8 +49,8 @@ def check(new: Any, baseline: Any, *, options: CheckOptions, progress: Progress 
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds, null and bootstrap.
     tolerance : float, optional
-        The largest share of the baseline's variance that may change beside the allowed map; 0.01 unless the baseline
-        was saved with another. Rounding to float16 changes about 1e-7, to int8 about 1e-4.
+        The largest share of the baseline's variance that may change in addition to the allowed map; 0.01 unless the
+        baseline was saved with another. Rounding to float16 changes about 1e-7, to int8 about 1e-4.
 
     Returns
     -------

@@ -16,8 +16,7 @@ from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._options import ROWS_FOR_ICA, CompareOptions, check_groups, is_auto
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, squared_norms, sum_run
 from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
-from congruence.align.similarities import MEASURES, check_measures
-from congruence.align.similarities.scores import SimilarityScore, score_pair
+from congruence.align.similarities import MEASURES, SimilarityScore, check_measures, score_pair
 from congruence.align.verdict import (
     Evidence,
     FarRows,
@@ -213,7 +212,7 @@ def _evidence(
     *,
     whole: bool = True,
 ) -> Evidence:
-    """What the pair is judged by beside its errors; far rows are looked for among the `whole` only."""
+    """What the pair is judged by, in addition to its errors; far rows are searched for only with `whole`."""
     known = Evidence(plan=plan, d=max(source.rows.d, target.rows.d), tolerance=options.tolerance)
     claim = near.get("similarity") or near.get("rigid")
     if claim is None:

@@ -61,18 +61,12 @@ class Consensus:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows."""
-        return {
-            "group": self.group,
-            "diameter": self.diameter,
-            "diameter_exact": self.diameter_exact,
-            "runs": {
-                name: {"of_chance": dict(vars(self.of_chance[name])), "held_out": dict(vars(held))}
-                for name, held in self.held_out.items()
-            },
-            "null": self.null,
-            "iterations": self.iterations,
-            "converged": self.converged,
+        runs = {
+            name: {"of_chance": dict(vars(self.of_chance[name])), "held_out": dict(vars(held))}
+            for name, held in self.held_out.items()
         }
+        before = {name: getattr(self, name) for name in ("group", "diameter", "diameter_exact")}
+        return before | {"runs": runs} | {name: getattr(self, name) for name in ("null", "iterations", "converged")}
 
 
 def consensus(
@@ -99,27 +93,16 @@ def consensus(
         As for `compare`; at least two.
     group : {"rigid", "similarity"}
         Rotations only, or a rotation and a scale for each run.
-    normalize : {None, "cosine"}
-        "cosine" puts every row on the unit sphere first.
+    normalize : {None, "cosine"}, as of `compare`
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    folds : int
-        Number of folds that are held out in turn.
-    nulls : int
-        Number of random re-pairings for the null; with 0 it is NaN.
-    bootstrap : int
-        Number of bootstrap draws for the interval; with 0 it is NaN.
+    folds : number of folds that are held out in turn
+    nulls : number of random re-pairings for the null; with 0 it is NaN
+    bootstrap : number of bootstrap draws for the interval; with 0 it is NaN
     seed : int
-        The same seed gives the same result.
-    device : str
-        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
+    device : str, as of `compare`
     drop_missing : bool
         Leave out rows with NaN or infinity instead of raising an error.
-
-    Returns
-    -------
-    Consensus
-        Errors relative to chance, and as shares of the consensus's diameter; lower is closer.
 
     References
     ----------
@@ -153,7 +136,7 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
     errors = _held_out_errors(sums, pairs, plan, group, fit.rotations) / diameter.value
     null = np.full(len(plan.unit), np.nan)  # of each row, over runs and re-pairings
     if nulls:
-        shuffled = [_shuffle_runs(sums, plan, draw) for draw in range(nulls)]
+        shuffled = (_shuffle_runs(sums, plan, draw) for draw in range(nulls))
         drawn = [_held_out_errors(some, _all_pairs(some), plan, group).mean(0) for some in shuffled]
         null = np.mean(drawn, axis=0) / diameter.value
     of_chance, held = _summaries(errors, null, plan)
@@ -174,9 +157,8 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
 
 def _summaries(errors: Float, null: Float, plan: Protocol) -> tuple[list[HeldOut], list[HeldOut]]:
     """The mean errors (runs, n) relative to the null (n,) and as they are; the intervals share bootstrap samples."""
-    *drawn, nulls, size = resampled_sums(
-        np.vstack([errors, null, np.ones_like(null)]), plan.unit, plan.bootstrap, plan.seed
-    )
+    columns = np.vstack([errors, null, np.ones_like(null)])
+    *drawn, nulls, size = resampled_sums(columns, plan.unit, plan.bootstrap, plan.seed)
     units, below = int(plan.unit.max()) + 1, float(null.mean())
     of_chance, held_out = [], []
     for mean, sums in zip(errors.mean(1).tolist(), drawn, strict=True):
@@ -225,7 +207,9 @@ def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None 
     scales = np.ones(runs) if group == "rigid" else np.where(size > 0, size.mean() / safe, 1)
     loss, converged, iterations = np.inf, False, 0
     with one_thread(max(products[0, 0].shape)):
-        rotations = list(start) if start is not None else _rotate_onto_first(products, runs, width)
+        first = np.eye(products[0, 0].shape[0], width)
+        onto_first = (_nearest_rotation(products[k, 0] @ first) for k in range(1, runs))
+        rotations = [first, *onto_first] if start is None else list(start)
         while iterations < MAX_ITERATIONS and not converged:
             iterations += 1
             for k in range(runs):
@@ -242,11 +226,6 @@ def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None 
             loss = now
         axes = _principal_axes(products, rotations, scales)
     return _ConsensusFit([rotation @ axes for rotation in rotations], scales, iterations, converged)
-
-
-def _rotate_onto_first(products: Products, runs: int, width: int) -> list[Float]:
-    first = np.eye(products[0, 0].shape[0], width)
-    return [first] + [_nearest_rotation(products[k, 0] @ first) for k in range(1, runs)]
 
 
 def _nearest_rotation(cross: Float) -> Float:

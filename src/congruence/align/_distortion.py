@@ -6,7 +6,7 @@ variances and p is the covariance. If both runs are a signal plus noise, the tru
 noise in the source lowers the first, noise in the target raises the second (Frisch 1934). For a rotation and a scale
 all true gains are equal. So
 
-- distortion is certain where one slope alone exceeds the scale of all directions, whoever has the noise;
+- distortion is certain where one slope alone exceeds the scale of all directions, whichever run has the noise;
 - there is no distortion where all gains agree for the split of the noise between the two runs that fits best, one
   number for all directions.
 
@@ -51,7 +51,7 @@ class Distortion:
     largest: float  # |log gain| measured on held-out rows
     bound: float  # with 95 % confidence no |log gain| of any direction among the tested ones is above
     measured: float  # the same for the directions that were measured on held-out rows
-    certain: float  # with 95 % confidence some |log gain| is above, whoever has the noise
+    certain: float  # with 95 % confidence some |log gain| is above, whichever run has the noise
     tested: int
     directions: int
     share: float  # of the target's variance in tested directions

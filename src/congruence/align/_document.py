@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import document as doc
-from congruence.align._pair_section import arrow, beside_null, pair_details, r2_text
-from congruence.align._rows_section import rows_section
+from congruence.align._sections import arrow, pair_details, r2_text, rows_section, with_null
 from congruence.align.similarities import MEASURES
 from congruence.document import Block, Cell, Column, Figure, Section, Table, Text, badge, document_of, share, shares
 from congruence.formatting import percent, step
@@ -36,10 +35,7 @@ CHECK_REMARKS = REMARKS | {
     "holds": "no more than is allowed changed",
 }
 ERROR_TERMS = (
-    (
-        "error",
-        "the distance between a mapped row and its target, averaged over rows. 0 is a perfect match.",
-    ),
+    ("error", "the distance between a mapped row and its target, averaged over rows. 0 is a perfect match."),
     (
         "held out",
         "the map is fitted on some rows and scored on others. “In sample” means fitted and scored on the same rows; "
@@ -185,13 +181,8 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> I
     columns = (Column("pair", "name"), Column("verdict", "text"), *(Column(group) for group in groups))
     errors = [[leading_error(p.groups[g], judged) for p in comparison.pairs if g in p.groups] for g in groups]
     footer: tuple[Any, ...] = ("mean of pairs", "", *(share(float(np.mean(some))) for some in errors))
-    yield Table(
-        f"Held-out error, % of {unit}",
-        columns,
-        rows,
-        brief=len(rows) > 1,
-        footer=footer if len(rows) > 1 else (),
-    )
+    several = len(rows) > 1
+    yield Table(f"Held-out error, % of {unit}", columns, rows, brief=several, footer=footer if several else ())
     similar = [pair for pair in comparison.pairs if pair.similarities][:4]
     if similar:
         yield _similarities(similar, len(comparison.pairs))
@@ -202,7 +193,7 @@ def _similarities(pairs: Sequence[Pair], total: int) -> Table:
     first = f", first {len(pairs)} pairs" if len(pairs) < total else ""
     columns = (Column("measure", "text"), *(Column(arrow(pair)) for pair in pairs), Column("direction", "text"))
     rows: list[tuple[Any, ...]] = [
-        (name, *(beside_null(pair.similarities[name]) for pair in pairs), MEASURES[name].direction)
+        (name, *(with_null(pair.similarities[name]) for pair in pairs), MEASURES[name].direction)
         for name in pairs[0].similarities
     ]
     return Table(f"Similarities, in sample, with their null{first}", columns, rows, brief=True)
@@ -260,9 +251,8 @@ def _consensus(consensus: Consensus) -> Iterator[Block]:
         )
         for name, held in consensus.held_out.items()
     ]
-    yield Table(
-        "Distance of each run from the consensus", (Column("run", "name"), *map(Column, names)), rows, brief=True
-    )
+    columns = (Column("run", "name"), *map(Column, names))
+    yield Table("Distance of each run from the consensus", columns, rows, brief=True)
 
 
 def _judged(comparison: Comparison) -> bool:

@@ -38,11 +38,9 @@ def to_latex(comparison: Comparison) -> str:
     groups = ordered_groups({name for pair in comparison.pairs for name in pair.groups})
 
     def cell(near: Nearness | None) -> str:
-        return (
-            ""
-            if near is None
-            else f"{_share(near.of_chance.mean)} ({_text(fixed(near.r2.mean, 3)).replace('–', '--')})"
-        )
+        if near is None:
+            return ""
+        return f"{_share(near.of_chance.mean)} ({_text(fixed(near.r2.mean, 3)).replace('–', '--')})"
 
     rows = [["pair", *map(_text, groups)]]
     for pair in comparison.pairs:

@@ -23,8 +23,7 @@ from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._options import CompareLayersOptions
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
 from congruence.align.layer_comparison import LayerComparison
-from congruence.align.similarities import ALIASES, LOWER, MEASURES
-from congruence.align.similarities.scores import above_chance
+from congruence.align.similarities import ALIASES, LOWER, MEASURES, above_chance
 from congruence.arrays import Array, Float
 from congruence.checks import check_choice
 from congruence.errors import InputError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from congruence.align._options import ALLOWED, CheckOptions
 from congruence.errors import InputError
@@ -14,12 +14,13 @@ from congruence.maps._names import GROUPS
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
+    from congruence.maps.nearness import Nearness
 
-QUANTITIES = {  # of --fail-above, and how a message names them
-    "": "the held-out error as a share of chance",
-    "unexplained": "the unexplained share of the variance",
-    "diameter": "the held-out error as a share of the diameter",
-    "r2": "held-out R²",
+QUANTITIES: dict[str, tuple[str, Callable[[Nearness], float]]] = {  # of --fail-above: name in messages, and the number
+    "": ("the held-out error as a share of chance", lambda near: near.of_chance.mean),
+    "unexplained": ("the unexplained share of the variance", lambda near: 1 - near.r2.mean),
+    "diameter": ("the held-out error as a share of the diameter", lambda near: near.held_out.mean),
+    "r2": ("held-out R²", lambda near: near.r2.mean),
 }
 
 
@@ -38,23 +39,12 @@ class Limit:
 
     def gate(self, pair: Pair) -> Gate:
         """The limit applied to one pair; an undefined number exceeds every limit."""
-        of, value = f"{pair.source} -> {pair.target}", self.read(pair.groups[self.group])
+        of, (title, read) = f"{pair.source} -> {pair.target}", QUANTITIES[self.quantity]
+        value = float(read(pair.groups[self.group]))
         passes, side = (value >= self.value, "below") if self.quantity == "r2" else (value <= self.value, "above")
         is_known = "is undefined" if math.isnan(value) else f"is {value:.4g}, {side} the limit {self.value:g}"
-        message = f"{of}: {self.group}: {QUANTITIES[self.quantity]} {is_known}"
+        message = f"{of}: {self.group}: {title} {is_known}"
         return Gate(self.name, of, self.value, value, not passes, message)
-
-    def read(self, near: Any) -> float:
-        """The number of one group of maps that is limited."""
-        if self.quantity == "diameter":
-            value = near.held_out.mean
-        elif self.quantity == "r2":
-            value = near.r2.mean
-        elif self.quantity == "unexplained":
-            value = 1 - near.r2.mean
-        else:
-            value = near.of_chance.mean
-        return float(value)
 
 
 def parse_limits(texts: Iterable[str], groups: Sequence[str], nulls: int = 1) -> list[Limit]:

@@ -12,7 +12,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_float64_like, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
-from congruence.maps.nearness import Protocol, check_method, protocol
+from congruence.maps.nearness import Protocol, check_method, protocol, squared_lengths
 from congruence.memory import room_for
 from congruence.options import reading
 from congruence.rows.engine import Rows, chunk_bytes
@@ -21,7 +21,7 @@ from congruence.tables import as_paired, gather
 from congruence.tables.inputs import PairedRuns
 
 if TYPE_CHECKING:
-    from congruence.ica.components import Unmixing
+    from congruence.ica._unmixing import Unmixing
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class RunStatistics:
     def reordered(self, order: Array, unit: Array | None = None) -> RunStatistics:
         """The run with row order[i] in place i, for a null; `unit` numbers the clusters that were exchanged.
 
-        Statistics of a permutation are those of this run, in another order; where rows repeat, they are computed anew.
+        Statistics of a permutation are those of this run, in another order; where rows repeat, they are computed again.
         """
         if np.bincount(order, minlength=self.rows.n).max() > 1:
             return RunStatistics(self.name, self.sums.shuffled(order, inside_folds=False), self.seed)
@@ -106,7 +106,7 @@ class RunStatistics:
         held-out rows then test is how components depend on the rows, not how they depend on the start. Components that
         are noise go on until they converge on all rows only, as in the paper: they may be the same noise in two runs.
         """
-        from congruence.ica.components import MAX_ITER_FREE, unmix
+        from congruence.ica._unmixing import MAX_ITER_FREE, unmix
 
         if fold not in self.unmixings:
             start = self._first_unmixing
@@ -123,7 +123,7 @@ class RunStatistics:
     @cached_property
     def _first_unmixing(self) -> Unmixing:
         """The components of all rows, until only those that are indistinguishable from noise still move."""
-        from congruence.ica.components import unmix
+        from congruence.ica._unmixing import unmix
 
         return unmix(self.spread, seed=self.seed)
 
@@ -169,7 +169,7 @@ class PairStatistics:
 
 
 def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns, list[Rows], Protocol, dict[str, Any]]:
-    """Read and pair runs as the options say: inputs, rows, the protocol of held-out scores, and settings to record."""
+    """Read and pair runs by the options: inputs, rows, the protocol of held-out scores, and settings to record."""
     bootstrap = getattr(options, "bootstrap", 0)
     counts = {"folds": options.folds, "nulls": options.nulls, "bootstrap": bootstrap, "seed": options.seed}
     check_method(options.normalize, **counts)
@@ -228,12 +228,7 @@ def sum_pair(x: Any, y: Any) -> PairStatistics:
 
 def squared_norms(run: RunStatistics) -> Float:
     """The squared norm of every centred row, shape (n,): the diagonal of the centred linear kernel."""
-    rows, norms = run.rows, np.empty(run.rows.n)
-    for part in row_chunks(rows.n, rows.d, chunk_bytes(rows.device)):
-        chunk = rows.take(part)
-        chunk = chunk - as_float64_like(run.spread.mean, chunk)  # not 0 where rows repeat
-        norms[part] = to_numpy((chunk * chunk).sum(1))
-    return norms
+    return squared_lengths(run.rows, run.spread.mean)  # which is not 0 where rows repeat
 
 
 def sample_rows(n: int, most: int, seed: int) -> Array:

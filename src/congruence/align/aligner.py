@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from congruence.arrays import Float, to_numpy
 from congruence.errors import InputError
-from congruence.ica.estimator import open_rows
+from congruence.ica._linear import open_rows
 from congruence.maps.groups import fit_map
 from congruence.tables import as_paired, as_table, is_table, join_two
 

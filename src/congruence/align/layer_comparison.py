@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
-from congruence.align.similarities.scores import above_chance
+from congruence.align.similarities import above_chance
 from congruence.align.verdict import HEADLINES, RELATED, dependence_sentence
 from congruence.arrays import Array, Float
 from congruence.formatting import number, percent
@@ -173,31 +173,22 @@ class LayerComparison(Result):
             return Finding(layer, claim, "unknown", evidence="The measure is undefined for this layer.")
         value, null, above = (float(x[i, j]) for x in (self.nearness, self.null, self.above_chance))
         status: Status = "holds" if related else "ambiguous" if undecided else "fails"
-        evidence = f"The closest layer is {self.target_layers[j]}: "
+        evidence, written = f"The closest layer is {self.target_layers[j]}: ", percent if self.held_out else number
+        evidence += f"held-out {self.measure} error " if self.held_out else f"{self.measure} "
         if math.isnan(above):
-            shown = (
-                f"held-out {self.measure} error {percent(value)}"
-                if self.held_out
-                else f"{self.measure} {number(value)}"
-            )
-            return Finding(layer, claim, "unknown", evidence=f"{evidence}{shown}, without a null.", number=value)
+            text = f"{evidence}{written(value)}, without a null."
+            return Finding(layer, claim, "unknown", evidence=text, number=value)
         if self.held_out:
-            evidence += (
-                f"held-out {self.measure} error {percent(1 - above)} of chance ({percent(value)} of the diameter)"
-            )
+            evidence += f"{percent(1 - above)} of chance ({percent(value)} of the diameter)"
         else:
-            evidence += f"{self.measure} {number(value)}, null {number(null)}, {percent(above)} above chance"
+            evidence += f"{number(value)}, null {number(null)}, {percent(above)} above chance"
         p = float(self.p_layer[i])
         if math.isnan(p):
             return Finding(layer, claim, "unknown", evidence=f"{evidence}; not tested.", number=value, null=null)
         if self.interval is not None:
-            low, high = (float(end[i, j]) for end in self.interval)
-            ends = (
-                f"{percent(low)} to {percent(high)} of the diameter"
-                if self.held_out
-                else f"{number(low)} to {number(high)}"
-            )
-            evidence += f"; 95 % interval over seeds and rows {ends}"
+            low, high = (written(float(end[i, j])) for end in self.interval)
+            unit = " of the diameter" if self.held_out else ""
+            evidence += f"; 95 % interval over seeds and rows {low} to {high}{unit}"
         evidence += f"; p {number(p)}, over all pairs {number(float(np.nanmin(self.p[i])))}."
         return Finding(layer, claim, status, evidence=evidence, number=value, null=null)
 
@@ -263,27 +254,12 @@ class LayerComparison(Result):
 
     def numbers(self) -> LayerNumbers:
         """The matrices, the names of the layers and the closest layer of each."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "measure": self.measure,
-            "direction": self.direction,
-            "perfect": self.perfect,
-            "held_out": self.held_out,
-            "n": self.n,
-            "source_layers": list(self.source_layers),
-            "target_layers": list(self.target_layers),
-            "nearness": self.nearness.tolist(),
-            "null": self.null.tolist(),
-            "above_chance": self.above_chance.tolist(),
-            "share_of_chance": self.share_of_chance.tolist(),
-            "p": self.p.tolist(),
-            "p_layer": self.p_layer.tolist(),
-            "by_seed": None if self.by_seed is None else self.by_seed.tolist(),
-            "interval": None if self.interval is None else [end.tolist() for end in self.interval],
-            "dependence": None if self.dependence is None else self.dependence.to_dict(),
-            "nearest": [self.target_layers[j] if j >= 0 else None for j in self.nearest],
-        }
+        values: dict[str, Any] = {name: getattr(self, name) for name in LayerNumbers.__annotations__}
+        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        plain["interval"] = None if self.interval is None else [end.tolist() for end in self.interval]
+        plain["dependence"] = None if self.dependence is None else self.dependence.to_dict()
+        plain["nearest"] = [self.target_layers[j] if j >= 0 else None for j in self.nearest]
+        return cast(LayerNumbers, plain)
 
     def document(self) -> Document:
         """Headline, a heat map of all pairs, and the closest layer of each."""

@@ -74,7 +74,7 @@ class FarRows:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a pair is judged by, beside the errors of its groups."""
+    """What a pair is judged by, in addition to the errors of its groups."""
 
     plan: Protocol
     d: int
@@ -319,17 +319,15 @@ def _gains(found: Distortion) -> str:
 
 def dependence_sentence(found: Dependence) -> str:
     """How the error changes where rows that depend on each other are left out together, and what to do."""
-    if found.ordered:
-        how, then = "consecutive rows are left out together", "order_blocks (--order-blocks)"
-        value = found.consecutive
-    elif found.clustered:
-        how, then = "rows near each other are left out together", "cluster (--cluster)"
-        value = found.neighbours
-    else:
+    if not (found.ordered or found.clustered):
         return (
             f"{len(found.copies)} of {found.n} rows are copies of others; leave them out, or give each set of copies a "
             "label as cluster (--cluster)."
         )
+    how, value, then = "rows near each other are left out together", found.neighbours, "cluster (--cluster)"
+    if found.ordered:
+        how, value = "consecutive rows are left out together", found.consecutive
+        then = "order_blocks (--order-blocks)"
     return (
         f"The error rises from {percent(found.scattered)} to {percent(value)} of chance where {how}; say how rows "
         f"belong together by {then}."

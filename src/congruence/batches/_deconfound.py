@@ -12,11 +12,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.batches._folds import PROTOCOLS, FoldPlan, batch_by_batch, hold_out_batches
+from congruence.batches._folds import (
+    PROTOCOLS,
+    Experiment,
+    FoldPlan,
+    Screen,
+    batch_by_batch,
+    experiments_of,
+    hold_out_batches,
+    screen_of,
+)
 from congruence.batches._inference import compare_conditions, correct_targets
 from congruence.batches._inputs import LABELS, LabelledRows, read_rows
 from congruence.batches._options import FITTED_ON, DeconfoundOptions
-from congruence.batches._rows import Experiment, Screen, experiments_of, screen_of
 from congruence.batches._scoring import (
     Embeddings,
     FoldScores,
@@ -83,10 +91,10 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
     labels = {"guide": rows.guide, "cluster": rows.cluster, "image": rows.image}
     screen = screen_of(values, rows.target, rows.batch, rows.control, **labels, set_apart=set_apart, seed=seed)
     experiments, skipped = experiments_of(screen, options.positive)
-    by_folds = protocol == "folds"
-    plan = (
-        hold_out_batches(screen, experiments, options.folds, seed) if by_folds else batch_by_batch(screen, experiments)
-    )
+    if protocol == "folds":
+        plan = hold_out_batches(screen, experiments, options.folds, seed)
+    else:
+        plan = batch_by_batch(screen, experiments)
     variants = _variants(wanted, options.fit_on, options.rotations)
     work = Work(components, options.rounds, shares, seed, options.device, options.leakage, options.retrieval)
     settings = _settings(options, wanted, components, shares, len(plan.folds))
@@ -96,12 +104,9 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
     embeddings = Embeddings(screen, work)
     scores = _score_variants(embeddings, plan, variants, experiments, options.jobs, steps, store)
     names = tuple(dict.fromkeys(variant.name for variant in variants))
-    targets = correct_targets(
-        [
-            target_of(one, screen, plan, experiments, variants, scores, shares, protocol)
-            for one in dict.fromkeys(experiment.target for experiment in experiments)
-        ]
-    )
+    of_targets = dict.fromkeys(experiment.target for experiment in experiments)
+    scored = [target_of(one, screen, plan, experiments, variants, scores, shares, protocol) for one in of_targets]
+    targets = correct_targets(scored)
     targets = with_precision(targets, variants, scores) if options.retrieval else targets
     profiles = _profiles(embeddings, variants, experiments, steps, store) if options.profiles else {}
     controls = screen.control & screen.fitted_on
@@ -205,22 +210,11 @@ def _settings(
     }
     if options.control is not None:
         named["control"] = str(options.control)
-    if options.positive is not None:
-        named["positive"] = (
-            [options.positive] if isinstance(options.positive, str) else list(map(str, options.positive))
-        )
-    return named | {
-        "conditions": list(wanted),
-        "components": "all" if components is None else components,
-        "fit_on": options.fit_on,
-        "protocol": options.protocol,
-        "folds": folds,
-        "rounds": options.rounds,
-        "rotations": options.rotations,
-        "concentration": list(shares),
-        "reading": options.reading,
-        "seed": options.seed,
-    }
+    if (positive := options.positive) is not None:
+        named["positive"] = [positive] if isinstance(positive, str) else list(map(str, positive))
+    names = ("fit_on", "protocol", "folds", "rounds", "rotations", "concentration", "reading", "seed")
+    chosen = {name: getattr(options, name) for name in names} | {"folds": folds, "concentration": list(shares)}
+    return named | {"conditions": list(wanted), "components": "all" if components is None else components} | chosen
 
 
 def _part_store(options: DeconfoundOptions, rows: LabelledRows, settings: Mapping[str, Any]) -> PartStore | None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from congruence import document as doc
 from congruence.batches._inference import FEWEST_UNITS, LEVEL
-from congruence.batches._numbers import mean_of
 from congruence.batches._verdict import (
     WORDS,
     MeasureMeans,
@@ -25,6 +24,7 @@ from congruence.batches._verdict import (
 from congruence.batches.conditions import NAMES
 from congruence.document import Block, Cell, Column, Details, Figure, Notes, Section, Table, Text, badge, document_of
 from congruence.formatting import UNDEFINED, count, elided
+from congruence.metrics._estimators import mean_of_finite
 
 if TYPE_CHECKING:
     from congruence.batches._inference import Paired
@@ -317,7 +317,7 @@ def _profiles(result: Deconfounding) -> Iterator[Block]:
     shown = [name for name in NAMES if name in result.profiles][:PANELS]
     yield Figure("feature_profiles", ([(words_for(n).label, result.profiles[n]) for n in shown],), wide=True)
     columns = (Column("condition", "text"), Column("technical share of the biological features"))
-    rows = [(words_for(name).label, _score(mean_of(one.entangled))) for name, one in result.profiles.items()]
+    rows = [(words_for(name).label, _score(mean_of_finite(one.entangled))) for name, one in result.profiles.items()]
     yield Table("Technical share of the biological features", columns, rows, note="Lower is cleaner.")
     yield Details("Features one by one", (_features(result),))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.metrics._estimators import mean_of_finite
 from congruence.result import Status
 
 if TYPE_CHECKING:
@@ -78,12 +79,6 @@ class DeconfoundingNumbers(TypedDict):
     profiles: dict[str, dict[str, Any]]
 
 
-def mean_of(values: Float) -> float:
-    """The mean of the finite values; NaN if there are none."""
-    good = values[np.isfinite(values)]
-    return float(good.mean()) if len(good) else math.nan
-
-
 def error_of(values: Float) -> float:
     """The standard error of the mean of the finite values; NaN for fewer than two."""
     good = values[np.isfinite(values)]
@@ -115,12 +110,12 @@ def _score_numbers(score: Score) -> dict[str, Any]:
         "error": score.error,
         "low": score.low,
         "high": score.high,
-        "within": mean_of(score.within),
+        "within": mean_of_finite(score.within),
         "rotations": score.draws.tolist() if len(score.draws) > 1 else None,
-        "sparsity": {"mean": mean_of(score.sparsity), "error": error_of(score.sparsity)},
+        "sparsity": {"mean": mean_of_finite(score.sparsity), "error": error_of(score.sparsity)},
         "concentration": [
             {"share": one.share}
-            | {name: mean_of(getattr(one, name)) for name in ("top", "rest", "difference", "ratio")}
+            | {name: mean_of_finite(getattr(one, name)) for name in ("top", "rest", "difference", "ratio")}
             for one in score.concentration
         ],
     }

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, listing
-from congruence.batches._folds import Fold, FoldPlan, scored_rows
+from congruence.batches._folds import Experiment, Fold, FoldPlan, Screen, scored_rows
 from congruence.batches._inference import MeanAUROC, compare_folds, estimate_mean
-from congruence.batches._numbers import mean_of
-from congruence.batches._rows import Experiment, Screen
 from congruence.batches.classify import PAPER, auroc, auroc_by_unit, auroc_within, fit_trees
 from congruence.batches.conditions import Condition, condition_named
 from congruence.batches.deconfounding import Levels, Score, Target
 from congruence.batches.leakage import predict_batch
 from congruence.batches.retrieval import Precision, judge_replicates, retrieve_replicates, search_replicates
 from congruence.batches.sparsity import Concentration, concentrations, hoyer
+from congruence.metrics._estimators import mean_of_finite
 
 PartArrays = dict[str, Array]
 FoldScores = dict[tuple[str, int], PartArrays]  # by the key of a variant and the number of a fold
@@ -140,17 +139,15 @@ def _experiment(
 
 def _levels(screen: Screen, fold: Fold, z: Array, experiments: Sequence[Experiment], work: Work) -> dict[str, Array]:
     """Scores of the whole fold that no rotation changes, so one random rotation is enough."""
-    levels = {"leakage": np.array(_leakage(screen, fold, z, work))} if work.leakage else {}
+    levels = {}
+    if work.leakage:
+        rows = fold.test & screen.control & screen.fitted_on
+        levels["leakage"] = np.array(predict_batch(z[rows], screen.batch[rows], work.seed))
     if work.retrieval:
         targets = list(dict.fromkeys(one.target for one in experiments))
         levels["retrieval"] = np.array(_retrieval(screen, fold, z, work))
         levels["replicates"] = search_replicates(z, screen, fold, targets, work.seed)
     return levels
-
-
-def _leakage(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
-    rows = fold.test & screen.control & screen.fitted_on
-    return predict_batch(z[rows], screen.batch[rows], work.seed)
 
 
 def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
@@ -194,7 +191,7 @@ def target_of(
             mean("within"),
             mean("sparsity"),
             tuple(Concentration(share, mean("top", j), mean("rest", j)) for j, share in enumerate(shares)),
-            np.array([mean_of(values(variant, "auroc")) for variant in draws]),
+            np.array([mean_of_finite(values(variant, "auroc")) for variant in draws]),
             mean("units"),
         )
 

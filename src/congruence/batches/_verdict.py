@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from congruence.batches._inference import FEWEST_UNITS, LEVEL, ON_ALL
-from congruence.batches._numbers import mean_of
 from congruence.formatting import UNDEFINED, count
+from congruence.metrics._estimators import mean_of_finite
 from congruence.result import Finding
 
 if TYPE_CHECKING:
@@ -59,12 +59,8 @@ def words_for(condition: str) -> Words:
     words = WORDS[kind_of(condition)]
     if kind_of(condition) == condition:
         return words
-    return Words(
-        words.label + ON_ALL,
-        f"{words.subject} (fitted on all rows)",
-        f"{words.inside} (fitted on all rows)",
-        words.meaning,
-    )
+    subject, inside = (f"{one} (fitted on all rows)" for one in (words.subject, words.inside))
+    return Words(words.label + ON_ALL, subject, inside, words.meaning)
 
 
 def headlines_of(result: Deconfounding) -> tuple[str, ...]:
@@ -208,7 +204,9 @@ def measures_of(result: Deconfounding) -> list[MeasureMeans]:
 
     def mean(name: str, of: Callable[[Any], Any], chance: float, short: str) -> MeasureMeans:
         scores = {one: [target.scores[one] for target in result.targets] for one in result.conditions}
-        means = {one: mean_of(np.array([mean_of(of(score)) for score in some])) for one, some in scores.items()}
+        means = {
+            one: mean_of_finite(np.array([mean_of_finite(of(score)) for score in some])) for one, some in scores.items()
+        }
         return MeasureMeans(name, means, chance, short)
 
     measures = [
@@ -231,11 +229,11 @@ def measures_of(result: Deconfounding) -> list[MeasureMeans]:
             measures.append(MeasureMeans(name, means, levels["base"].by_chance, short))
     if all(one.precision for one in result.targets):
         found = {name: [one.precision[name] for one in result.targets] for name in result.conditions}
-        means = {name: mean_of(np.array([one.mean for one in some])) for name, some in found.items()}
-        chance = mean_of(np.array([one.chance for one in found["base"]]))
+        means = {name: mean_of_finite(np.array([one.mean for one in some])) for name, some in found.items()}
+        chance = mean_of_finite(np.array([one.chance for one in found["base"]]))
         measures.append(MeasureMeans("mAP among controls", means, chance, "mAP"))
         shares = {
-            name: mean_of(np.array([float(one.adjusted <= LEVEL) for one in some if one.queries]))
+            name: mean_of_finite(np.array([float(one.adjusted <= LEVEL) for one in some if one.queries]))
             for name, some in found.items()
         }
         measures.append(MeasureMeans("targets with mAP above chance", shares, math.nan, "found"))

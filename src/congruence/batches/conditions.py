@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError, MissingDependencyError
-from congruence.ica._solver import random_rotation
+from congruence.ica._point import random_rotation
 from congruence.ica.components import advice, independent_components
 from congruence.ica.whitener import Whitener
 from congruence.rows.engine import map_rows
@@ -26,41 +26,33 @@ FEWEST_CONTROLS = 3  # of a batch; below that, all controls of the fit are used 
 ROWS_EACH = 20  # rows for each component that "auto" keeps
 
 
-class Condition(Protocol):
-    """A way to prepare embeddings."""
-
-    notes: list[str]  # warnings about the fit
-
-    def fit(self, x: Array, batch: Array, control: Array) -> Any:
-        """Learn from rows (n, d), their batches (n,) and whether they are controls (n,)."""
-
-    def transform(self, x: Array, batch: Array, control: Array) -> Array:
-        """Prepare rows, (n, d) to (n, k)."""
-
-
 @dataclass
-class Base:
-    """The embedding unchanged."""
+class Condition:
+    """A way to prepare embeddings; by default they are left unchanged."""
 
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list, kw_only=True)  # warnings about the fit
 
-    def fit(self, x: Array, batch: Array, control: Array) -> Base:
-        """Learn nothing."""
+    def fit(self, x: Array, batch: Array, control: Array) -> Self:
+        """Learn from rows (n, d), their batches (n,) and whether they are controls (n,)."""
         return self
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
-        """Return the rows unchanged."""
+        """Prepare rows, (n, d) to (n, k)."""
         return x
 
 
 @dataclass
-class Whitened:
+class Base(Condition):
+    """The embedding unchanged."""
+
+
+@dataclass
+class Whitened(Condition):
     """Principal components of unit variance; `components` as in `Whitener`, or "auto"."""
 
     components: int | float | str | None = None
-    notes: list[str] = field(default_factory=list)
 
-    def fit(self, x: Array, batch: Array, control: Array) -> Whitened:
+    def fit(self, x: Array, batch: Array, control: Array) -> Self:
         """Whiten by all rows."""
         self.whitener = Whitener(n_components=count_components(self.components, *x.shape)).fit(x)
         return self
@@ -84,25 +76,18 @@ class Rotated(Whitened):
 
 
 @dataclass
-class Independent:
+class Independent(Condition):
     """Independent components (whitening and ICA, Section 4.4 of Nelson et al. 2026)."""
 
     components: int | float | str | None = None
     seed: int = 0
     device: str = "auto"
-    notes: list[str] = field(default_factory=list)
 
-    def fit(self, x: Array, batch: Array, control: Array) -> Independent:
+    def fit(self, x: Array, batch: Array, control: Array) -> Self:
         """Find the components of all rows."""
-        components = independent_components(
-            x,
-            n_components=count_components(self.components, *x.shape),
-            starts=1,
-            check=False,
-            seed=self.seed,
-            device=self.device,
-        )
-        self.unmixing = components.unmixing
+        count = count_components(self.components, *x.shape)
+        options: dict[str, Any] = {"starts": 1, "check": False, "seed": self.seed, "device": self.device}
+        self.unmixing = independent_components(x, n_components=count, **options).unmixing
         if not self.unmixing.converged:
             self.notes.append(advice(self.unmixing))
         return self
@@ -113,12 +98,10 @@ class Independent:
 
 
 @dataclass
-class Standardised:
+class Standardised(Condition):
     """Each batch minus the mean of its controls, over their standard deviation (Caicedo et al. 2017)."""
 
-    notes: list[str] = field(default_factory=list)
-
-    def fit(self, x: Array, batch: Array, control: Array) -> Standardised:
+    def fit(self, x: Array, batch: Array, control: Array) -> Self:
         """Keep the moments of all controls, used for batches that have too few."""
         _check_controls(control, "standardised")
         self.mean, self.deviation = _moments(x[control])
@@ -126,7 +109,7 @@ class Standardised:
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
         """Standardise every batch on its own controls."""
-        out = np.empty(x.shape, _floating(x))
+        out = np.empty(x.shape, x.dtype if np.issubdtype(x.dtype, np.floating) else np.float64)
         for rows, controls in _by_batch(batch, control, self.notes):
             mean, deviation = (self.mean, self.deviation) if controls is None else _moments(x[controls])
             # A column that hardly varies among few controls would be inflated: use the deviation of all controls.
@@ -136,7 +119,7 @@ class Standardised:
 
 
 @dataclass
-class TypicalVariation:
+class TypicalVariation(Condition):
     """Typical variation normalisation: whitened by the controls, then each batch aligned on its own controls.
 
     Variation among controls is not biological, so directions with much of it are shrunk. Then the mean of
@@ -149,9 +132,8 @@ class TypicalVariation:
     """
 
     components: int | float | str | None = None
-    notes: list[str] = field(default_factory=list)
 
-    def fit(self, x: Array, batch: Array, control: Array) -> TypicalVariation:
+    def fit(self, x: Array, batch: Array, control: Array) -> Self:
         """Whiten by the controls of all rows."""
         _check_controls(control, "tvn")
         count = count_components(self.components, int(control.sum()), x.shape[1])
@@ -173,7 +155,7 @@ class TypicalVariation:
 
 
 @dataclass
-class Harmonised:
+class Harmonised(Condition):
     """Harmony (Korsunsky et al. 2019) on principal components, through `harmonypy`.
 
     It moves all rows at once and cannot transform new rows, so it cannot be fitted on training batches only.
@@ -181,20 +163,17 @@ class Harmonised:
 
     components: int | float | str | None = None
     seed: int = 0
-    notes: list[str] = field(default_factory=list)
 
-    def fit(self, x: Array, batch: Array, control: Array) -> Harmonised:
+    def fit(self, x: Array, batch: Array, control: Array) -> Self:
         """Harmonise the batches of all rows."""
         import pandas as pd
 
         white = Whitener(n_components=count_components(self.components, *x.shape)).fit(x)
-        principal = np.asarray(white.transform(x), dtype=np.float64) * np.sqrt(
-            white.variances_[: len(white.whitening_)]
-        )
+        deviations = np.sqrt(white.variances_[: len(white.whitening_)])
+        principal = np.asarray(white.transform(x), dtype=np.float64) * deviations
         frame = pd.DataFrame({"batch": np.asarray(batch).astype(str)})
-        moved = np.asarray(
-            _harmonypy().run_harmony(principal, frame, "batch", random_state=self.seed, verbose=False).Z_corr
-        )
+        found = _harmonypy().run_harmony(principal, frame, "batch", random_state=self.seed, verbose=False)
+        moved = np.asarray(found.Z_corr)
         self.rows, self.moved = len(x), moved if moved.shape == principal.shape else moved.T
         return self
 
@@ -295,7 +274,3 @@ def _by_batch(batch: Array, control: Array, notes: list[str]) -> Iterator[tuple[
 def _moments(x: Array) -> tuple[Float, Float]:
     rows = x.astype(np.float64)
     return rows.mean(0), rows.std(0)
-
-
-def _floating(x: Array) -> Any:
-    return x.dtype if np.issubdtype(x.dtype, np.floating) else np.float64

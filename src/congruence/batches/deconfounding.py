@@ -17,7 +17,6 @@ from congruence.batches._numbers import (
     DeconfoundingNumbers,
     error_of,
     level_numbers,
-    mean_of,
     paired_numbers,
     profile_numbers,
     target_numbers,
@@ -26,6 +25,7 @@ from congruence.batches.leakage import FeatureProfile, Nesting
 from congruence.batches.retrieval import Precision
 from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
+from congruence.metrics._estimators import mean_of_finite
 from congruence.result import Finding, Result, Status
 from congruence.tables import Table
 
@@ -48,7 +48,7 @@ class Score:
     @property
     def mean(self) -> float:
         """Mean AUROC over the experiments."""
-        return mean_of(self.auroc)
+        return mean_of_finite(self.auroc)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,7 +99,7 @@ class Levels:
     @property
     def mean(self) -> float:
         """Mean over the folds."""
-        return mean_of(self.value)
+        return mean_of_finite(self.value)
 
     @property
     def error(self) -> float:
@@ -109,7 +109,7 @@ class Levels:
     @property
     def by_chance(self) -> float:
         """Mean chance level."""
-        return mean_of(self.chance)
+        return mean_of_finite(self.chance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,14 +214,18 @@ class Deconfounding(Result):
 
     def mean(self, condition: str) -> float:
         """Mean AUROC over the targets with a score, each counted once."""
-        return mean_of(np.array([one.scores[condition].mean for one in self.targets]))
+        return mean_of_finite(np.array([one.scores[condition].mean for one in self.targets]))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row per target and condition; `difference`, its interval and `status` are relative to base."""
+        unknown, nowhere = (
+            Paired("", "", math.nan, math.nan, math.nan, 0),
+            Precision("", math.nan, math.nan, math.nan, math.nan, 0),
+        )
         for target in self.targets:
             for score in target.scores.values():
-                paired = target.paired.get(score.condition)
-                found = target.precision.get(score.condition)
+                paired = target.paired.get(score.condition, unknown)
+                found = target.precision.get(score.condition, nowhere)
                 yield {
                     "target": target.name,
                     "condition": score.condition,
@@ -231,21 +235,18 @@ class Deconfounding(Result):
                     "error": score.error,
                     "auroc_low": score.low,
                     "auroc_high": score.high,
-                    "difference": math.nan if paired is None else paired.difference,
-                    "low": math.nan if paired is None else paired.low,
-                    "high": math.nan if paired is None else paired.high,
-                    "p": math.nan if paired is None else paired.p,
-                    "p_adjusted": math.nan if paired is None else paired.adjusted,
-                    "status": "" if paired is None else paired.status,
-                    "within": mean_of(score.within),
-                    "map": math.nan if found is None else found.mean,
-                    "map_p": math.nan if found is None else found.p,
-                    "map_p_adjusted": math.nan if found is None else found.adjusted,
+                    **{name: getattr(paired, name) for name in ("difference", "low", "high", "p")},
+                    "p_adjusted": paired.adjusted,
+                    "status": "" if paired is unknown else paired.status,
+                    "within": mean_of_finite(score.within),
+                    "map": found.mean,
+                    "map_p": found.p,
+                    "map_p_adjusted": found.adjusted,
                     "rotations": float(np.std(score.draws)) if len(score.draws) > 1 else math.nan,
-                    "sparsity": mean_of(score.sparsity),
+                    "sparsity": mean_of_finite(score.sparsity),
                     "sparsity_error": error_of(score.sparsity),
                 } | {
-                    f"concentration{round(100 * one.share)}_{reading}": mean_of(getattr(one, reading))
+                    f"concentration{round(100 * one.share)}_{reading}": mean_of_finite(getattr(one, reading))
                     for one in score.concentration
                     for reading in ("difference", "ratio")
                 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.batches._rows import Experiment, Screen
+from congruence.batches._folds import Experiment, Screen
 from congruence.ica.whitener import Whitener
 from congruence.tables.table import as_labels
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.batches._folds import Fold
+from congruence.batches._folds import Fold, Screen
 from congruence.batches._inference import benjamini_hochberg
-from congruence.batches._rows import Screen
 
 NULLS = 999  # permutations within batches
 MOST_OF_TARGET = 500  # rows of a target, and controls that its replicates are searched for among

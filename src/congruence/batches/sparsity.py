@@ -1,4 +1,4 @@
-"""How few features the trees use, and how much of their AUROC the most used features carry."""
+"""How few features the trees use, and how much of their AUROC is due to the most used features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolutions and component stability as documents: components, stability, histograms, extreme rows, convergence."""
+"""Resolutions as documents: components, stability, loadings, extreme rows and convergence."""
 
 from __future__ import annotations
 
@@ -7,61 +7,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from congruence import document as doc
-from congruence.document import Block, Cell, Column, Figure, Grid, Heading, Section, Table, Text, label_cell, share
-from congruence.formatting import count, elided, fixed, number, percent
-from congruence.ica._halves import SAME_AXIS, TWO_COMPONENTS_ERROR
-from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR
-from congruence.ica.profiles import EDGES, PROFILED
+from congruence.document import Block, Cell, Column, Figure, Grid, Heading, Section, Table, Text, label_cell
+from congruence.formatting import count, elided, fixed, percent
+from congruence.ica import _stability_document as shared
+from congruence.ica._halves import TWO_COMPONENTS_ERROR
+from congruence.ica._point import NOISE_ERROR, NOISE_PAIR_ERROR, SAME_AXIS
 from congruence.ica.resolution import LISTED
 from congruence.tables.columns import PREFIX
 
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
-    from congruence.ica.loadings import Loading
-    from congruence.ica.profiles import ComponentProfile, ExtremeRow
+    from congruence.ica.profiles import ComponentProfile, ExtremeRow, Loading
     from congruence.ica.resolution import Resolution
-    from congruence.ica.results import ComponentStability, Problem, StabilityPoint
-    from congruence.result import Status
+    from congruence.ica.results import ComponentStability
 
 LISTED_COLUMNS = 3  # of metadata of extreme rows: the context, and those that explain most of the component
 CONTEXT = PREFIX + "context"  # of a token, as `extract` writes it
 LISTED_LOADINGS = 8  # features of a component in its figure
 LISTED_METADATA = 8  # columns of the table of explained variance
 NAMED, CAPTION, SUMMARY = 28, 22, 76  # characters of a feature, of one above a histogram, and of those of a component
-BADGES: dict[Problem, str] = {
-    "single": "only direction",
-    "gaussian": "Gaussian",
-    "start": "depends on start",
-    "not converged": "not converged",
-    "unchecked": "too few clusters",
-    "halves": "not on both halves",
-    "uncertain": "uncertain axis",
-    "resamples": "unstable",
-}
-ERROR = (
-    "error",
-    "the standard error of an axis, as an angle: how far it would typically turn on other rows of the same kind. With "
-    "the check on halves it is estimated from blocks of successive rows, and an axis that a few far rows determine "
-    "counts as uncertain, even if its error is small; without, the error assumes independent components and "
-    "independent rows, and is too small where they are not. More rows make it smaller.",
-)
-RESAMPLES = (
-    "resamples",
-    "the correlation with the same component of a fit on bootstrap resamples of the rows: the median, and below it the "
-    f"90 % interval. A component is stable if the interval lies above {SAME_AXIS}. Gaussian components may have high "
-    "correlations, since resamples share rows and hence the noise that was fitted.",
-)
-STARTS = (
-    "starts",
-    "the smallest correlation with the same component found from another random start; 1 is the same axis.",
-)
-HALVES = (
-    "halves",
-    "the smallest correlation between the component and the same component of fits to two disjoint halves of the rows, "
-    f"each from its own random start unless a note says otherwise; at least {SAME_AXIS} counts as the same axis.",
-)
-CHANCE = ("chance", "the same correlation with a random rotation.")
-COMPONENT = ("component", "one axis, of mean 0 and variance 1, signed so that its longer tail is positive.")
+
+
 LOADING = (
     "loading",
     "the correlation of a column with the component over all rows, from −1 to 1. Its square is the share of the "
@@ -72,14 +38,6 @@ EXPLAINED = (
     "explained",
     "the share of a component's variance between the groups of a metadata column (omega squared; numbers with many "
     "values are cut into deciles): about 0 for groups at random, 1 if the component is constant within groups.",
-)
-SHAPE = (
-    ("negentropy", "how far from Gaussian, as the contrast measures it; 0 is Gaussian."),
-    (
-        "kurtosis",
-        "above 0: heavy tails, few rows have large values; below 0: flat or bimodal; 0 is that of a Gaussian.",
-    ),
-    ("skewness", "how much longer the positive tail is than the negative one; 0 is symmetric."),
 )
 
 
@@ -101,33 +59,6 @@ def describe(resolution: Resolution) -> doc.Document:
         ),
         glossary=tuple(_glossary(resolution)),
         about=resolution.name,
-    )
-
-
-def describe_stability(stability: ComponentStability) -> doc.Document:
-    """The document of a component stability."""
-    settings = stability.settings
-    fits = f"{count(settings['restarts'], 'restart')} and {count(settings['bootstrap'], 'bootstrap resample')}"
-    return doc.document_of(
-        stability,
-        "Which independent components are stable?",
-        claim="Are all components stable?",
-        remark=f"{settings['n']} rows; {count(stability.k, 'component')}; {fits}",
-        sections=tuple(_stability_sections(stability)),
-        reading=(
-            "The components of all rows are compared with those of fits from other random starts and on bootstrap "
-            "resamples of the rows. Components that other fits do not reproduce should not be interpreted."
-        ),
-        glossary=(
-            COMPONENT,
-            ("restarts", "the smallest correlation with the same component of a fit from another random start."),
-            RESAMPLES,
-            CHANCE,
-            ("quality", "how compact and isolated the cluster of the component over all fits is (Icasso); 1 is ideal."),
-            ERROR,
-            *SHAPE[:2],
-        ),
-        about="",
     )
 
 
@@ -176,12 +107,12 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     cells: list[tuple[Any, ...]] = [
         (
             row["component"],
-            _badge(row["status"], row["problem"], sure),
-            *([_interval(row["median"], row["low"], row["high"])] if resampled else []),
-            *([_fixed(row["returned"], 3)] if row["returned"] is not None else []),
-            *([_fixed(row["agreement"], 3)] if row["agreement"] is not None else []),
-            _angle(row["sampling_error"]),
-            *_shape(row)[: 2 if resampled else 3],
+            shared.problem_badge(row["status"], row["problem"], sure),
+            *([shared.interval_cell(row["median"], row["low"], row["high"])] if resampled else []),
+            *([shared.fixed_cell(row["returned"], 3)] if row["returned"] is not None else []),
+            *([shared.fixed_cell(row["agreement"], 3)] if row["agreement"] is not None else []),
+            shared.angle_cell(row["sampling_error"]),
+            *shared.shape_cells(row)[: 2 if resampled else 3],
         )
         for row in rows
     ]
@@ -203,38 +134,19 @@ def _resampled(stability: ComponentStability) -> Iterator[Block]:
         "A point is the median correlation of a component with its partner in a resample, and the line is its 90 % "
         "interval; 1 is the same axis."
     )
-    yield _agreement(stability)
-    yield from _curve(stability.curve)
-
-
-def _agreement(stability: ComponentStability) -> Figure:
-    """Agreement on resamples or, where there are none, across restarts."""
-    agreement, known = stability.agreement, stability.components.unmixing.identified.tolist()
-    middle, low, high = agreement.median, agreement.low, agreement.high
-    if not len(agreement.bootstrap):
-        middle, low, high = agreement.restarts_mean, agreement.restarts_min, agreement.restarts.max(0)
-    data = (middle.tolist(), low.tolist(), high.tolist(), known, stability.chance)
-    return Figure("component_agreement", data, wide=True, brief=True)
-
-
-def _curve(points: Sequence[StabilityPoint]) -> Iterator[Block]:
-    if not points:
-        return
-    rising = sorted(points, key=lambda point: point.n_components)
-    columns = [Column(name) for name in ("number", "variance", "not noise", "stable")]
-    rows = [(p.n_components, share(p.variance_share), p.identified, p.stable) for p in rising]
-    table = Table("Stability by number of components", columns, rows)
-    yield Heading("With other numbers of components")
-    yield Grid((Figure("component_curve", (rising,)), doc.Group((table,))), "pictures")
+    yield shared.agreement_figure(stability)
+    yield from shared.curve_blocks(stability.curve)
 
 
 def _profiles(resolution: Resolution) -> Iterator[Block]:
-    """Histograms of the first components, and for each of them its loadings beside its extreme rows."""
+    """Histograms of the first components, and for each of them its loadings and extreme rows."""
     profiles, rows = resolution.profiles, list(resolution.rows())
     loadings = resolution.loadings[: len(profiles)] or ((),) * len(profiles)
     if len(profiles) < resolution.k:
         yield Text(f"The first {len(profiles)} of {resolution.k} components. JSON has the loadings of all.", muted=True)
-    yield from _histograms([profile.counts for profile in profiles], [_signed(row[:1], CAPTION) for row in loadings])
+    yield from shared.histogram_blocks(
+        [profile.counts for profile in profiles], [_signed(row[:1], CAPTION) for row in loadings]
+    )
     for i, (profile, features) in enumerate(zip(profiles, loadings, strict=True)):
         shown: list[Block] = []
         if features:
@@ -246,7 +158,7 @@ def _profiles(resolution: Resolution) -> Iterator[Block]:
         summary = f"ica{i}: {_signed(features[:few]) or 'extreme rows'}"
         yield doc.Details(summary, (Grid(shown, "halves"),), open=i == 0, status=rows[i]["status"])
     if resolution.loadings:
-        named = hasattr(resolution.ica, "feature_names_in_")  # else they say little on a terminal
+        named = hasattr(resolution.ica, "feature_names_in_")  # else they are uninformative on a terminal
         columns = (Column("component", "text"), Column("columns with the largest correlations", "text"))
         listed = [(f"ica{i}", _numbered(features[:LISTED])) for i, features in enumerate(resolution.loadings)]
         table = Table("Loadings", columns, listed, sortable=False, brief=named)
@@ -289,18 +201,6 @@ def _tinted(value: float) -> Cell:
     return Cell(percent(value, digits=2), value, tint=round(0.9 * value, 2))
 
 
-def _histograms(counts: Sequence[Any], details: Sequence[str] = ()) -> Iterator[Block]:
-    yield Text(
-        "Filled: histogram of the component in standard deviations; the outermost bars include values beyond. Dashed: "
-        "a Gaussian.",
-        muted=True,
-    )
-    bars = [(one, f"ica{i}", EDGES) for i, one in enumerate(counts)]
-    below = details or [""] * len(bars)
-    figures = [Figure("component_histogram", one, caption=one[1], detail=d) for one, d in zip(bars, below, strict=True)]
-    yield Grid(figures, "small")
-
-
 def _extremes(ends: Sequence[ExtremeRow], explained: Mapping[str, float], name: str) -> Table:
     def importance(column: str) -> float:  # a context is different in every row, so that it explains nothing
         return 1.0 if column == CONTEXT else explained.get(column, 0)
@@ -312,7 +212,7 @@ def _extremes(ends: Sequence[ExtremeRow], explained: Mapping[str, float], name: 
     columns += [Column(title, "number" if n else "text") for title, n in zip(titles, numeric, strict=True)]
     rows = [
         (
-            _fixed(one.value, 2),
+            shared.fixed_cell(one.value, 2),
             one.row if one.id is None else label_cell(one.id),
             *(
                 label_cell(one.metadata[name], doc.CONTEXT_LETTERS if name == CONTEXT else doc.LETTERS)
@@ -372,32 +272,6 @@ def convergence_sentence(resolution: Resolution) -> str:
     return f"{ends[unmixing.reason]} {limit}"
 
 
-def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
-    drawn, again = len(stability.agreement.bootstrap) > 0, len(stability.agreement.restarts) > 0
-    columns = [Column("component", "text"), Column("verdict", "text")]
-    columns += [Column("restarts")] * again + [Column("resamples")] * drawn
-    columns += [Column("error", brief=not (again and drawn))]
-    more = ("quality", "variance", "negentropy", "kurtosis")
-    columns += [Column(name, brief=False) for name in more]
-    rows: list[tuple[Any, ...]] = [
-        (
-            row["component"],
-            _badge(row["status"], row["problem"], "stable"),
-            *([_fixed(row["restarts_min"], 3)] if again else []),
-            *([_interval(row["bootstrap_median"], row["low"], row["high"])] if drawn else []),
-            _angle(row["sampling_error"]),
-            row["quality"],
-            share(row["variance_share"]),
-            *_shape(row)[:2],
-        )
-        for row in stability.rows()
-    ]
-    blocks = (Table("Components", columns, rows, brief=True), _agreement(stability), *_curve(stability.curve))
-    yield Section("Which components are stable?", blocks, id="components")
-    counts = stability.profile.counts[:PROFILED]
-    yield Section("What do the first components look like?", tuple(_histograms(list(counts))), id="profiles")
-
-
 def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
     unmixing = resolution.components.unmixing
     criteria = []
@@ -415,44 +289,17 @@ def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
     if unmixing.returned is not None:
         criteria.append(f"found again on disjoint halves of the rows (correlation of at least {SAME_AXIS})")
     judged = ", and ".join(criteria) or "converged; neither noise nor random starts were judged"
-    yield COMPONENT
+    yield shared.COMPONENT
     yield "identified", f"{judged}. The other components are listed and written too, but their axes may be arbitrary."
     if resolution.stability is not None:
-        yield from (RESAMPLES, CHANCE)
+        yield from (shared.RESAMPLES, shared.CHANCE)
     if unmixing.returned is not None:
-        yield HALVES
+        yield shared.HALVES
     if unmixing.agreement is not None:
-        yield STARTS
-    yield ERROR
+        yield shared.STARTS
+    yield shared.ERROR
     if resolution.loadings:
         yield LOADING
     if resolution.profiles and resolution.profiles[0].explained:
         yield EXPLAINED
-    yield from SHAPE[: 3 if resolution.stability is None else 2]
-
-
-def _badge(status: Status, problem: Problem | None, sure: str) -> Cell:
-    return doc.badge(status, sure if problem is None else BADGES[problem])
-
-
-def _interval(middle: float, low: float, high: float) -> Cell:
-    return Cell(f"{middle:.3f}", middle, below=f"{low:.3f} to {high:.3f}")
-
-
-def _angle(radians: float) -> Cell:
-    degrees = math.degrees(radians)
-    if math.isnan(degrees):
-        return Cell("–", "")
-    return Cell(f"{degrees:.1f}°" if degrees <= 90 else "> 90°", degrees)
-
-
-def _shape(row: Any) -> tuple[Cell, Cell, Cell]:
-    return (
-        Cell(number(row["negentropy"], 2), row["negentropy"]),
-        _fixed(row["kurtosis"], 2),
-        _fixed(row["skewness"], 2),
-    )
-
-
-def _fixed(value: float, digits: int) -> Cell:
-    return Cell(f"{value:.{digits}f}".replace("-", "−"), value)
+    yield from shared.SHAPE[: 3 if resolution.stability is None else 2]

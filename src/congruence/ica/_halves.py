@@ -14,20 +14,19 @@ from scipy.stats import chi2, t
 
 from congruence.arrays import Array, Float, row_chunks, to_numpy
 from congruence.ica._passes import few_of
-from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR, polar
+from congruence.ica._point import NOISE_ERROR, NOISE_PAIR_ERROR, SAME_AXIS, polar
 from congruence.ica._spectral import NARROW, rows_needed
 from congruence.rows.algebra import eigh
 from congruence.rows.blocks import DaskRows, Partition, compute
 
 if TYPE_CHECKING:
-    from congruence.ica.components import PreparedRows, Sample, Unmixing
+    from congruence.ica._unmixing import PreparedRows, Sample, Unmixing
 
-SAME_AXIS = 0.9  # correlation from which two fits count as having found the same component
 NEAR_LIMIT = 0.05  # distance from that limit within which another seed may decide otherwise
 BLOCKS = 16  # of successive rows: long ones for the sake of series, as many as an estimate of a variance needs
 FEWEST_BLOCKS = 4
 TWO_COMPONENTS_ERROR = 0.1  # radians: in a single plane, axes that do not exist are more often below `NOISE_PAIR_ERROR`
-COMPARED = 500  # distinct rows by which discrete sources are told from copies of rows
+COMPARED = 500  # distinct rows by which discrete sources are distinguished from copies of rows
 FEWEST_VALUES = 16  # distinct rows, up to which they are values of discrete sources
 CHUNK = 2**20  # bytes of rows that are projected at a time
 ENOUGH, ROWS_PER_SQUARE = 30_000, 30  # rows of a half, in all or per squared number of components, that are enough
@@ -47,22 +46,8 @@ def check_components(
 ) -> Unmixing:
     """Return the components with errors that assume no independence, identified only if they return on other rows.
 
-    Parameters
-    ----------
-    prepared : PreparedRows
-        All rows.
-    unmixing : Unmixing
-        The components found.
-    rows : (m,) or None
-        The rows they were fitted to, if not all.
-    labels : (n,) or None
-        The cluster of every row.
-    rng : Generator
-        Of the starts on the halves.
-    starts : int
-        Of the fit to all rows. Each half has as many, or one where rows are so many that starts hardly matter.
-    tol, max_iter : float, int
-        Of the solver.
+    `rows` (m,) are those they were fitted to, if not all; `labels` (n,) the cluster of every row. Each half has as many
+    starts as the fit to all rows, or one where rows are so many that starts hardly matter.
     """
     block = blocks_of(units(prepared, labels), len(prepared.data), rows)
     if block.max(initial=-1) + 1 < FEWEST_BLOCKS or not unmixing.k:
@@ -92,11 +77,8 @@ def _returned(
     for half in halves:
         sample = prepared.resample(half, gather=False)
         if too_few_for_own_start(len(half), unmixing.k) and sample.whitening.retained == unmixing.k:
-            options = options | {
-                "start": polar(unmixing.unmixing @ sample.whitening.inverse),
-                "near": True,
-                "starts": 1,
-            }
+            start = polar(unmixing.unmixing @ sample.whitening.inverse)
+            options = options | {"start": start, "near": True, "starts": 1}
         fit = sample.unmix(seed=rng, **options)
         theirs = directions(fit.unmixing, space)
         match = np.abs(ours @ theirs.T)
@@ -156,9 +138,8 @@ def blocks_of(unit: Array | None, n: int, rows: Array | None = None) -> Array:
     """The block of each of the chosen rows, (m,): successive units, at most `BLOCKS` blocks of about equal size."""
     if unit is None:
         m = n if rows is None else len(rows)
-        return np.repeat(
-            np.arange(blocks := min(BLOCKS, m), dtype=np.int8), np.diff(np.arange(blocks + 1) * m // blocks)
-        )
+        edges = np.arange((blocks := min(BLOCKS, m)) + 1) * m // blocks
+        return np.repeat(np.arange(blocks, dtype=np.int8), np.diff(edges))
     unit = unit if rows is None else np.unique(unit[rows], return_inverse=True)[1]
     size = np.bincount(unit)
     middle = np.cumsum(size) - size / 2

@@ -37,20 +37,10 @@ class Clusters:
 def cluster_components(runs: Sequence[Float], largest: int = LARGEST) -> Clusters | None:
     """Cluster the components of several fits into as many clusters as the first fit has components.
 
-    Agglomerative clustering with average linkage on one minus the absolute correlation.
-
-    Parameters
-    ----------
-    runs : sequence of (k, r)
-        The components of each fit as unit vectors whose products are correlations (see `stability.directions`).
-    largest : int
-        Maximum number of components to cluster, since memory grows with its square. Where there are more, the first fit
-        is clustered with as many of the others as fit, evenly chosen.
-
-    Returns
-    -------
-    Clusters or None
-        None where not even the first fit and two others can be clustered.
+    Agglomerative clustering with average linkage on one minus the absolute correlation. `runs` are the components of
+    each fit, (k, r), as unit vectors whose products are correlations. Memory grows with the square of the number of
+    components: where they are more than `largest`, the first fit is clustered with as many of the others as fit, evenly
+    chosen. None where not even two others fit.
     """
     others = len(runs) - 1
     used = min(largest // max(1, *(len(run) for run in runs)) - 1, others)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from congruence.memory import room_for
 from congruence.rows.algebra import blas_threads, one_thread
 from congruence.rows.blocks import DaskRows, Partition, merged, persist
 
+T = TypeVar("T")
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32, which stays in the processor's cache
 DEVICE_CHUNK = 2**24  # the same on a device: enough to keep a GPU busy, few enough for float32 sums
 LONGEST = 4096  # rows in a chunk on the CPU: float32 sums of many more lose digits
@@ -79,21 +80,9 @@ class Scores:
 class Passes:
     """Passes over the rows (x - mean) @ whitening.T: numpy on the CPU, torch on any other device.
 
-    On the CPU, chunks are distributed over single-threaded workers. On a device, rows are copied there once where they
-    fit, and chunk by chunk in every pass where they do not.
-
-    Parameters
-    ----------
-    data : (n, d) array, memory map, tensor or Rows
-    mean : (d,)
-    whitening : (k, d)
-    contrast : Contrast
-    index : (m,) array, optional
-        The rows to use, in any order and with repetitions; all of them by default.
-    precision : {"auto", "float32", "float64"}
-        Of the products of rows.
-    device : str
-        "cpu" computes with numpy, any other device ("cuda", "cpu:0") with torch.
+    On the CPU, chunks are distributed over single-threaded workers. On a device ("cuda", "cpu:0"), rows are copied once
+    where they fit, and chunk by chunk in every pass where they do not. `index` (m,) are the rows to use, in any order
+    and with repetitions; `precision` ("auto", "float32" or "float64") is that of their products.
     """
 
     rounds = False  # whether averages of rounded products (tf32) are faster
@@ -384,41 +373,36 @@ class DaskPasses:
         return matrix
 
     def averages(self, rotation: Float, *, rough: bool = False) -> Averages:
-        """Return the averages at the components s = z @ rotation.T of the whitened rows z; never rough."""
-        self.count += 1
-        averages: Averages = self._pool("averages", rotation)
-        return averages
+        """As of `Passes`, never rough."""
+        return self._pool(Passes.averages, rotation)
 
     def shape(self, rotation: Float) -> Shape:
-        """Return how the components at this rotation are distributed."""
-        shape: Shape = self._pool("shape", rotation)
-        return shape
+        """As of `Passes`."""
+        return self._pool(Passes.shape, rotation, counted=False)
 
     def scores(self, rotation: Float) -> Scores:
-        """Return what the errors of the axes are made of where components need not be independent."""
-        self.count += 1
-        scores: Scores = self._pool("scores", rotation)
-        return scores
+        """As of `Passes`."""
+        return self._pool(Passes.scores, rotation)
 
     def fourth(self, matrix: Float) -> Fourth:
-        """Return fourth moments of the whitened rows z, contracted with a symmetric matrix."""
-        self.count += 1
-        fourth: Fourth = self._pool("fourth", matrix)
-        return fourth
+        """As of `Passes`."""
+        return self._pool(Passes.fourth, matrix)
 
-    def _pool(self, what: str, rotation: Float) -> Any:
+    def _pool(self, average: Callable[[Passes, Float], T], matrix: Float, *, counted: bool = True) -> T:
         import dask
 
-        task, sent = dask.delayed(_block_average), dask.delayed(rotation, traverse=False)
-        return merged([task(passes, what, sent) for passes in self._passes], _pool)[1]
+        self.count += counted
+        task, sent = dask.delayed(_block_average), dask.delayed(matrix, traverse=False)
+        pooled: T = merged([task(passes, average, sent) for passes in self._passes], _pool)[1]
+        return pooled
 
 
 def _block_passes(rows: Any, part: Partition, mean: Float, white: Float, contrast: Contrast, precision: str) -> Passes:
     return Passes(to_numpy(rows), mean, white, contrast, index=part.index, precision=precision)
 
 
-def _block_average(passes: Passes, what: str, rotation: Float) -> tuple[int, Any]:
-    return passes.n, getattr(passes, what)(rotation)
+def _block_average(passes: Passes, average: Callable[[Passes, Float], T], matrix: Float) -> tuple[int, T]:
+    return passes.n, average(passes, matrix)
 
 
 def _pool(parts: list[tuple[int, Any]]) -> tuple[int, Any]:

@@ -15,8 +15,7 @@ from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.ica._whitening import check_share
 from congruence.ica.estimator import ICA
-from congruence.ica.loadings import column_correlations, top_loadings
-from congruence.ica.profiles import first_profiles
+from congruence.ica.profiles import column_correlations, first_profiles, top_loadings
 from congruence.ica.resolution import Resolution
 from congruence.ica.stability import cluster_labels, component_stability
 from congruence.options import reading, takes
@@ -24,6 +23,8 @@ from congruence.progress import Progress
 from congruence.result import recorded
 from congruence.tables import Table, as_table, finite_table, read_parts
 from congruence.tables.inputs import paths_of
+
+FITTED = ("components", "contrast", "whiten", "standardize", "normalize")
 
 
 @takes(ResolveOptions)
@@ -72,17 +73,8 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
     """
     resamples = _check(options)
     table, labels, notes = _read(x, options)
-    fit = {
-        "n_components": options.components,
-        "contrast": options.contrast,
-        "whiten": options.whiten,
-        "standardize": options.standardize,
-        "normalize": options.normalize,
-        "rows": options.rows,
-        "tol": options.tol,
-        "max_iter": options.max_iter,
-        "device": options.device,
-    }
+    fit = {name: getattr(options, name) for name in (*FITTED[1:], "rows", "tol", "max_iter", "device")}
+    fit["n_components"] = options.components
     if progress is not None:
         progress("finding components", 0, 1)
     ica = ICA(**fit, starts=options.starts, check=options.check, random_state=options.seed)
@@ -159,21 +151,10 @@ def _as_table(x: Any, options: ResolveOptions) -> Table:
 
 def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
     """The options as shown on the page and in JSON, with the input files; reading options only where they are set."""
-    names = (
-        "components",
-        "contrast",
-        "whiten",
-        "standardize",
-        "normalize",
-        "starts",
-        "check",
-        "rows",
-        "tol",
-        "max_iter",
-    )
+    names = (*FITTED, "starts", "check", "rows", "tol", "max_iter", "seed", "device")
     reads = reading(options) | {"drop_missing": options.drop_missing}
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
-    chosen: dict[str, Any] = {name: getattr(options, name) for name in (*names, "seed", "device")}
+    chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
     chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
     chosen |= {name: value for name, value in reads.items() if value}
     return chosen | recorded(map(describe_file, paths_of([table])))

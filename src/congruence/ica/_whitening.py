@@ -52,24 +52,11 @@ def fit_whitening(
     shrinkage: float | str = 0.0,
     reread: Reread | None = None,
 ) -> Whitening:
-    """Return the whitening of rows with the given moments.
+    """Return the whitening of rows with the given moments; the parameters are those of `Whitener`.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of the rows.
-    method : {"pca", "zca", "cholesky", "pca-cor", "zca-cor"}
-        Principal axes; closest to the rows themselves; each column without what earlier ones predict; and the first two
-        after scaling columns to unit variance.
-    n_components : int, float or None
-        Directions to retain: a number, the smallest number that holds this share (0 to 1) of the variance, or all that
-        are above rounding. For "cholesky", the first so many columns that earlier ones do not predict.
-    shrinkage : float or "auto"
-        Between 0 (the sample's covariance) and 1 (a multiple of the identity with the same total variance); "auto" is
-        the value of Chen et al. 2010 (OAS). Rows are then white only up to the shrinkage.
-    reread : callable, optional
-        Called as reread(mean, matrix) where the sums cannot resolve the smallest directions of the rows x: reads them
-        once more, and returns the moments of (x - mean) @ matrix.
+    For "cholesky", `n_components` are the first so many columns that earlier ones do not predict. With shrinkage, rows
+    are white only up to it. `reread` is called as reread(mean, matrix) where the sums cannot resolve the smallest
+    directions of the rows x: it reads them once more, and returns the moments of (x - mean) @ matrix.
     """
     check_choice("method", method, METHODS)
     if moments.n < 2:

@@ -17,7 +17,8 @@ from congruence.errors import InputError
 from congruence.formatting import number
 from congruence.ica._contrasts import contrast_named
 from congruence.ica._passes import Passes
-from congruence.ica._solver import random_rotation, solve
+from congruence.ica._point import random_rotation
+from congruence.ica._solver import solve
 from congruence.maps._diameter import diameter
 from congruence.maps.groups import fit_map
 from congruence.result import Finding, Status, conclude
@@ -130,7 +131,7 @@ def theorem2_for(x: Any, y: Any, *, group: str = "rigid", contrast: str = "logco
     x, y : (n, d)
         Paired rows.
     group : str
-        The group of maps that x is carried to y with, see `congruence.maps.groups`.
+        The group of the map from x to y, see `congruence.maps.groups`.
     contrast : {"logcosh", "exp"}
         As of `theorem2`.
     seed : int

@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.checks import check_choice, check_seed
 from congruence.errors import InputError
-from congruence.ica.components import MAX_ITER_FREE, independent_components
+from congruence.ica._unmixing import MAX_ITER_FREE
+from congruence.ica.components import independent_components
 
 WAYS = {
     "centred": "a rotation of all latents about their mean",

@@ -11,13 +11,12 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.formatting import count, percent
-from congruence.ica._halves import NEAR_LIMIT, SAME_AXIS, too_few_for_own_start
-from congruence.ica._solver import NOISE_ERROR
+from congruence.ica._halves import NEAR_LIMIT, too_few_for_own_start
+from congruence.ica._point import NOISE_ERROR, SAME_AXIS
 from congruence.ica._spectral import rows_needed
 from congruence.ica.components import Components, advice, fewer_than_requested
 from congruence.ica.estimator import ICA
-from congruence.ica.loadings import Loading
-from congruence.ica.profiles import EDGES, ComponentProfile
+from congruence.ica.profiles import EDGES, ComponentProfile, Loading
 from congruence.ica.results import (
     ComponentResult,
     ComponentStability,

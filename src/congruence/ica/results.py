@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.ica._halves import SAME_AXIS
 from congruence.ica._icasso import Clusters
+from congruence.ica._point import SAME_AXIS
 from congruence.ica.components import Components
 from congruence.ica.profiles import ComponentProfiles
 from congruence.result import Finding, Result, Status
@@ -45,27 +45,27 @@ class Agreement:
     @property
     def restarts_min(self) -> Float:
         """The smallest over restarts, (k,); NaN without restarts."""
-        return self.restarts.min(0) if len(self.restarts) else np.full(self.restarts.shape[1], np.nan)
+        return np.asarray(self._known(self.restarts).min(0))
 
     @property
     def restarts_mean(self) -> Float:
         """The mean over restarts, (k,); NaN without restarts."""
-        return self.restarts.mean(0) if len(self.restarts) else np.full(self.restarts.shape[1], np.nan)
+        return np.asarray(self._known(self.restarts).mean(0))
 
     @property
     def median(self) -> Float:
         """The median over the bootstrap, (k,); NaN without one."""
-        return self._quantile(0.5)
+        return np.asarray(np.quantile(self._known(self.bootstrap), 0.5, axis=0))
 
     @property
     def low(self) -> Float:
         """The lower end of the 90 % percentile interval of the bootstrap, (k,)."""
-        return self._quantile(INTERVAL[0])
+        return np.asarray(np.quantile(self._known(self.bootstrap), INTERVAL[0], axis=0))
 
     @property
     def high(self) -> Float:
         """The upper end of the 90 % percentile interval of the bootstrap, (k,)."""
-        return self._quantile(INTERVAL[1])
+        return np.asarray(np.quantile(self._known(self.bootstrap), INTERVAL[1], axis=0))
 
     @property
     def stable(self) -> Array:
@@ -73,10 +73,8 @@ class Agreement:
         lost = (self.restarts_min < SAME_AXIS) | (self.low < SAME_AXIS)  # NaN is not below
         return np.asarray(~lost)
 
-    def _quantile(self, share: float) -> Float:
-        if not len(self.bootstrap):
-            return np.full(self.bootstrap.shape[1], np.nan)
-        return np.asarray(np.quantile(self.bootstrap, share, axis=0))
+    def _known(self, fits: Float) -> Float:
+        return fits if len(fits) else np.full((1, fits.shape[1]), np.nan)
 
 
 @dataclass(frozen=True)
@@ -214,22 +212,13 @@ class ComponentStability(ComponentResult):
     def rows(self) -> Iterator[StabilityRow]:
         """One row per component."""
         unmixing, agreement, clusters = self.components.unmixing, self.agreement, self.clusters
-        columns: dict[str, Any] = {
-            "identified": unmixing.identified,
-            "restarts_min": agreement.restarts_min,
-            "restarts_mean": agreement.restarts_mean,
-            "bootstrap_median": agreement.median,
-            "low": agreement.low,
-            "high": agreement.high,
-            "quality": self.quality,
-            "cluster_size": None if clusters is None else clusters.size,
-            "cluster_shared": None if clusters is None else clusters.shared,
-            "sampling_error": unmixing.sampling_error,
-            "negentropy": unmixing.negentropy,
-            "skewness": unmixing.skewness,
-            "kurtosis": unmixing.kurtosis,
-            "variance_share": self.variance_share,
-        }
+        columns: dict[str, Any] = {"identified": unmixing.identified}
+        columns |= {name: getattr(agreement, name) for name in ("restarts_min", "restarts_mean")}
+        columns |= {"bootstrap_median": agreement.median, "low": agreement.low, "high": agreement.high}
+        columns["quality"] = self.quality
+        columns |= {f"cluster_{name}": clusters and getattr(clusters, name) for name in ("size", "shared")}
+        of_each = ("sampling_error", "negentropy", "skewness", "kurtosis")
+        columns |= {name: getattr(unmixing, name) for name in of_each} | {"variance_share": self.variance_share}
         return self._rows(columns, self.problems)
 
     def numbers(self) -> StabilityNumbers:
@@ -245,7 +234,7 @@ class ComponentStability(ComponentResult):
 
     def document(self) -> Document:
         """Table and figure of the components, the curve, and their histograms."""
-        from congruence.ica._document import describe_stability
+        from congruence.ica._stability_document import describe_stability
 
         return describe_stability(self)
 

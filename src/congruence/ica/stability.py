@@ -17,20 +17,11 @@ from congruence.checks import check_integer, check_integers
 from congruence.errors import InputError
 from congruence.ica._halves import directions, whitened_space
 from congruence.ica._icasso import Clusters, cluster_components
-from congruence.ica._solver import random_rotation
-from congruence.ica.components import (
-    MAX_ITER,
-    TOLERANCE,
-    Components,
-    PreparedRows,
-    Unmixing,
-    check_fit,
-    components_of,
-    first_components,
-    prepare_rows,
-    warn_unless_converged,
-)
-from congruence.ica.estimator import ICA, open_rows
+from congruence.ica._linear import open_rows
+from congruence.ica._point import random_rotation
+from congruence.ica._unmixing import MAX_ITER, PreparedRows, Unmixing, first_components, prepare_rows
+from congruence.ica.components import TOLERANCE, Components, check_fit, components_of, warn_unless_converged
+from congruence.ica.estimator import ICA
 from congruence.ica.profiles import profile_components
 from congruence.ica.results import Agreement, ComponentStability, StabilityPoint
 from congruence.progress import Progress, Steps
@@ -76,34 +67,23 @@ def component_stability(
     ----------
     X : (n, d)
         Anything that `congruence.tables.as_table` takes, or an iterator of chunks.
-    n_components : int, float or None
-        Directions to keep in the whitening, as of `ICA`.
-    contrast : {"logcosh", "exp", "cube"}
-        Measure of the distance from Gaussian, as of `ICA`.
-    whiten : bool
-        False takes the rows as they are and only rotates them.
-    standardize : bool
-        Scale columns to unit variance before whitening, as of `ICA`.
-    normalize : {None, "cosine"}
-        "cosine" scales rows to the unit sphere first, as of `ICA`.
-    restarts : int
-        Number of fits of the same rows from other random starts.
-    bootstrap : int
-        Number of fits of resampled rows.
+    n_components : as of `ICA`
+    contrast : as of `ICA`
+    whiten : as of `ICA`
+    standardize : as of `ICA`
+    normalize : as of `ICA`
+    restarts : number of fits of the same rows from other random starts
+    bootstrap : number of fits of resampled rows
     cluster : array of shape (n,), or name of a metadata column of a table, optional
         Rows of one cluster (patient, plate, document) are resampled together.
     curve : sequence of int
         Further numbers of components to try, each with at most 3 restarts and 5 resamples.
     rows : int, "all" or "auto"
         Number of rows used to fit the rotation, as of `ICA`; the rows chosen are those that are resampled.
-    tol : float
-        Tolerance of the solver, as of `ICA`.
-    max_iter : int
-        Maximum number of passes over the rows.
+    tol : as of `ICA`
+    max_iter : as of `ICA`
     seed : int
-        The same seed gives the same result.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute: "auto" is where X is.
+    device : as of `ICA`
     found : Components, optional
         The components to assess, from a fit of X with the same arguments (`ICA.found_`, perhaps the best of several
         starts); by default those of a fit from two random starts.
@@ -174,20 +154,10 @@ def component_stability(
         profile=profile_components(data, found.unmixing),
         ids=None if table is None else table.ids,
         notes=(*(() if table is None else table.notes), *_notes(fits, clusters, plan, labels is not None)),
-        settings={
-            "n": len(data),
-            "n_components": found.unmixing.k,
-            "contrast": contrast,
-            "whiten": whiten,
-            "standardize": standardize,
-            "normalize": normalize,
-            "restarts": restarts,
-            "bootstrap": bootstrap,
-            "clusters": None if labels is None else plan.units.count,
-            "rows": found.unmixing.n,
-            "seed": seed,
-            "device": prepared.device,
-        },
+        settings={"n": len(data), "n_components": found.unmixing.k, "contrast": contrast, "whiten": whiten}
+        | {"standardize": standardize, "normalize": normalize, "restarts": restarts, "bootstrap": bootstrap}
+        | {"clusters": None if labels is None else plan.units.count, "rows": found.unmixing.n, "seed": seed}
+        | {"device": prepared.device},
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from congruence.arrays import is_dask
 from congruence.errors import InputError
+from congruence.ica._linear import LinearEstimator, open_rows
 from congruence.ica._whitening import fit_whitening
-from congruence.ica.estimator import LinearEstimator, open_rows
 from congruence.rows.engine import Moments, row_moments
 
 

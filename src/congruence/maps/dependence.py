@@ -23,13 +23,13 @@ from congruence.stats.intervals import student_quantile
 
 MOST_ROWS = 20_000  # neighbours in order of more rows are a stretch of them, neighbours in space a sample
 GAP = 0.02  # the share of the rows left out on both sides of a stretch
-CELLS = 20  # parts of the source; clusters larger than one part cannot be told from the shape of the data
+CELLS = 20  # parts of the source; clusters larger than one part cannot be distinguished from the shape of the data
 CELL_WIDTH = 64  # dimensions, by random projection, in which parts are formed
 ORDER_EFFECT = 1.1  # a larger rise of the error than by this factor counts
 CELL_EFFECT = 1.02  # the same for parts, if half of what was better than chance is lost as well
 MANY_COPIES = 0.05  # a larger share of repeated rows counts
 NEGLIGIBLE = 0.05  # an error below this share of chance cannot be due to dependence
-COPIES = 30  # the most near-duplicates of a row that are told from its other neighbours
+COPIES = 30  # the most near-duplicates of a row that are distinguished from its other neighbours
 CLOSE = 1 / 3  # of the distance of the last of so many neighbours: nearer rows are near-duplicates
 
 
@@ -38,7 +38,7 @@ class Dependence:
     """The error after the best similarity, as a share of chance, for three ways of leaving rows out.
 
     `scattered`: at random. `consecutive`: contiguous rows, with a gap. `neighbours`: rows close to each other in the
-    source. `copies` are the rows that repeat an earlier row in both runs, among the `n` rows that were looked at.
+    source. `copies` are the rows that repeat an earlier row in both runs, among the `n` rows that were examined.
     """
 
     scattered: float

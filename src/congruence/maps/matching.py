@@ -21,21 +21,10 @@ def strong_mcc(x: Any, y: Any) -> float:
     """Mean |correlation| of the dimensions of x and y matched one to one, in sample.
 
     Invariant to permutation, sign, scale and shift of each dimension. Constant dimensions are left out; with
-    different widths the mean is over the matched ones.
+    different widths the mean is over the matched ones. x, y : (n, d_x) and (n, d_y), paired rows.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
-
-    Returns
-    -------
-    float
-        From 0 to 1, higher is closer; NaN if one side is constant.
-
-    References
-    ----------
-    Khemakhem et al. 2020 (ICE-BeeM); Kivva et al. 2022.
+    From 0 to 1, higher is closer; NaN if one side is constant. References: Khemakhem et al. 2020 (ICE-BeeM); Kivva et
+    al. 2022.
     """
     return matched_correlation(_paired(x, y))
 
@@ -44,23 +33,11 @@ def weak_mcc(x: Any, y: Any, *, n_components: int = CCA_COMPONENTS) -> float:
     """Mean |correlation| of matched canonical variates of x and y, in sample: closeness up to a linear map.
 
     In sample it is 1 for any two matrices with n <= d: judge by the held-out value of `compare`. It does not bound
-    the strong MCC from above.
+    the strong MCC from above. x, y : (n, d_x) and (n, d_y), paired rows; `n_components` is the number of canonical
+    variates to keep (fewer where the data have lower rank).
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
-    n_components : int
-        Number of canonical variates to keep (fewer where the data have lower rank).
-
-    Returns
-    -------
-    float
-        From 0 to 1, higher is closer; NaN if one side is constant.
-
-    References
-    ----------
-    Khemakhem et al. 2020 (ICE-BeeM); Kivva et al. 2022.
+    From 0 to 1, higher is closer; NaN if one side is constant. References as of `strong_mcc`: Khemakhem et al. 2020;
+    Kivva et al. 2022.
     """
     paired = _paired(x, y)
     return matched_correlation(paired, fit_cca(paired, n_components))

@@ -315,11 +315,12 @@ def _trimmed(errors: Float) -> float:
     return float(rising[: len(rising) - int(TRIMMED * len(rising))].mean()) if len(rising) else float("nan")
 
 
-def squared_lengths(rows: Rows) -> Float:
-    """The squared distance of every row from the mean, shape (n,)."""
+def squared_lengths(rows: Rows, centre: Float | None = None) -> Float:
+    """The squared distance of every row from the mean, or from a centre (d,) relative to it, shape (n,)."""
     norms = np.empty(rows.n)
     for part in row_chunks(rows.n, rows.d, chunk_bytes(rows.device)):
         chunk = rows.take(part)
+        chunk = chunk if centre is None else chunk - as_float64_like(centre, chunk)
         norms[part] = to_numpy((chunk * chunk).sum(1))
     return norms
 

@@ -66,18 +66,15 @@ def dci(
     Parameters
     ----------
     codes : (n, L)
-        Learned codes.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
         True factors. Classes are predicted by classifiers and scored by accuracy. Numbers are predicted by regressors
         and scored by R2, 0 if it is negative (a circular one through its cosine and sine): an extension, the
         reference has none.
-    kinds : str, list or dict, default "auto"
-        Kinds of the factors; see `read_factors`.
+    kinds : str, list or dict as of `read_factors`, default "auto"
     model : {"boosting", "forest", "lightgbm"}, default "boosting"
         Gradient boosting with scikit-learn's defaults (the reference; slow), a random forest of 100 trees of depth 10
         by entropy (10 % held out by split seed 42), or the boosting of LightGBM (`congruence[lightgbm]`; fast).
-    train : row numbers or mask, optional
-        Training rows; by default all that are not held out.
+    train : row numbers or mask; all that are not held out if None, optional
     test : row numbers, mask or share, optional
         Held-out rows; by default 30 % are drawn at random (10 % for the forest).
     seed : int, default 0

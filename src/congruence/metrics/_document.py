@@ -27,7 +27,7 @@ POINTS, MOST_POINTS = 4000, 250  # of all scatter plots together, and of one
 OPEN_NOTES = 6  # more are behind a click
 MOST_LEAKAGE = 10  # printed
 NO_CODE = "no single code above chance"
-READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were asked for
+READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were requested
 MATRICES = {  # the title of a matrix of factors and codes, and what a cell of it means
     "nmi": ("Information", "Normalised information of the code about the factor, from 0 to 1."),
     "importance": ("Importance", "How much trees used the code to predict the factor; rows sum to 1."),
@@ -196,7 +196,7 @@ def _pictures(result: Evaluation) -> Iterator[Block]:
 
 
 def _traversal(result: Evaluation, place: int, *, span: bool) -> tuple[Cell, Cell]:
-    """A code with the factor it encodes and, if asked for, the span of its values; and the images along it."""
+    """A code with the factor it encodes and, if requested, the span of its values; and the images along it."""
     row, values = result.per_code[place], result.pictures.values[place]
     factor = row.factor if row.active and not row.idle else "no factor"
     reach = f"{number(float(values[0]))} to {number(float(values[-1]))}"
@@ -259,11 +259,6 @@ def _decimals(value: float) -> str:
     return number(value, 1) if 0 < abs(value) < 0.0005 else number(value) if abs(value) >= 100 else fixed(value, 3)
 
 
-def _kind(row: Any) -> str:
-    """The kind of a factor; of classes, how many there are."""
-    return f"{row.levels} classes" if row.kind == "categorical" else str(row.kind)
-
-
 def _factors(result: Evaluation) -> Iterator[Block]:
     readouts = [name for name in READOUTS if any(math.isfinite(getattr(row, name)) for row in result.per_factor)]
     columns = (
@@ -289,7 +284,8 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         measured = not math.isnan(row.share)
         best = own or row.code or (NO_CODE if measured else "")
         shares = (_number(row.share), _number(row.second))
-        rows.append((row.factor, state if measured else "not measured", best, *shares, leakage, *readout, _kind(row)))
+        kind = f"{row.levels} classes" if row.kind == "categorical" else row.kind
+        rows.append((row.factor, state if measured else "not measured", best, *shares, leakage, *readout, kind))
     yield Text(
         "Information: of the best code about the factor, and of the next code. Leakage: how far all other factors move "
         "the best code, relative to this factor, each given the other; an own code has at most "

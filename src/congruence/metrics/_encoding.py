@@ -80,14 +80,6 @@ def correct_for_chance(infomec: InfoMEC, null: Sequence[InfoMEC]) -> dict[str, f
     return {"infom": infom, "infoc": infoc}
 
 
-def find_own_codes(conditional: Conditional, infomec: InfoMEC, null: Sequence[InfoMEC]) -> list[int]:
-    """The own code of each factor, -1 for none, among codes that are more informative about it than chance.
-
-    A code need not be active, which depends on its scale: one code with a few far values makes all others inactive.
-    """
-    return conditional.own_codes(infomec.nmi > chance_thresholds(null, len(infomec.nmi))[:, None])
-
-
 def factor_rows(
     s: Factors,
     codes: Sequence[str],
@@ -98,7 +90,8 @@ def factor_rows(
 ) -> tuple[FactorRow, ...]:
     """One row for each factor; `regression` is the result of that metric, or anything else without it."""
     limits, explained = chance_thresholds(null, len(s)), are_explained(infomec, null)
-    own = find_own_codes(conditional, infomec, null)
+    # A code need not be active, which depends on its scale: one code with a few far values makes all others inactive.
+    own = conditional.own_codes(infomec.nmi > limits[:, None])
     read = {}
     if isinstance(regression, RegressionScores):
         read = dict(zip(regression.factors, zip(regression.linear, regression.nonlinear, strict=True), strict=True))

@@ -14,9 +14,9 @@ from congruence.arrays import Array
 from congruence.checks import check_choice, check_integers, check_seed
 from congruence.errors import InputError
 from congruence.ica.latents import WAYS, latent_components
-from congruence.metrics._conditions import check_conditions
+from congruence.metrics._binned import sensitivity
+from congruence.metrics._conditions import check_cluster, check_conditions, copies_note, measure_row_dependence
 from congruence.metrics._dci import check_model
-from congruence.metrics._dependence import check_cluster, copies_note, measure_row_dependence
 from congruence.metrics._encoding import (
     code_rows,
     correct_for_chance,
@@ -33,7 +33,6 @@ from congruence.metrics._regression import HELD_OUT
 from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, number_clusters
 from congruence.metrics._results import Note, merge_notes
 from congruence.metrics._scoring import NULL_FACTORS, Measurement, Pairing, score_by
-from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics.evaluation import Evaluation
 from congruence.metrics.factors import Factors, read_pair
 from congruence.options import reading, takes
@@ -78,16 +77,6 @@ def evaluate(
         components of the codes (`experiments.models.reconstructions.traverse_latents` with its first arguments bound).
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id : str, optional
-        Column with the row ids.
-    features : str or sequence of str, optional
-        Columns that are codes, as names or patterns.
-    metadata : str or sequence of str, optional
-        Columns to set aside.
-    key : str, optional
-        Which array of a file with several.
-    factor_columns : str or sequence of str, optional
-        Columns that are factors, as names or patterns ("hue,shape*"); by default all columns of `factors`.
     kinds : str, list or dict, default "auto"
         Kinds of the factors; see `congruence.metrics.read_factors`.
     cluster : array of shape (n,), or name of a column, optional
@@ -96,44 +85,15 @@ def evaluate(
     order_blocks : int, optional
         Rows are ordered (time series), and rows fewer than so many places apart depend on each other: blocks of so many
         stay together, and re-pairings shift the rows.
-    drop_missing : bool, default False
-        Leave out rows with missing values or infinity instead of refusing them.
     metrics : str or sequence of str, default ("infomec", "mig", "modularity", "mcc", "regression")
         "all", "fast", or names of `congruence.metrics.METRICS`.
-    infomec_version : {"standalone", "training", "tripod"}, default "standalone"
-        See `version` of `infomec`.
-    discrete_codes : bool, default False
-        Whether the distinct values of each code are classes (quantised codes).
-    dci_model : {"boosting", "forest", "lightgbm"}, default "boosting"
-        See `model` of `dci`.
     ica : bool, default False
         Evaluate independent components of the codes (found without the factors); the codes as they are and two other
         ways of unmixing are in `compared`.
-    resamples : int, default 10
-        Subsamples for the interval; 0 for none.
-    nulls : int, default 5
-        Re-pairings for the chance level; 0 for none.
-    slow_resamples : int, default 0
-        The same as `resamples` for metrics that take minutes (dci, regression, sis).
     slow_nulls : int, optional
-        The same as `nulls` for these metrics and for the information of infomec (InfoM, InfoC); by default 1, or 0 if
-        `nulls` is 0. For few codes and factors infomec uses more, up to 40, to judge which codes are informative.
-    sensitivity : bool or sequence of int, default False
-        Whether to show how scores of binned codes depend on the number of bins; True means 10, 20 and 50.
-    structural : bool, default True
-        Whether to measure how near the codes are to the factors up to a permutation, a rotation or a linear map.
-    seed : int, default 0
-        The same seed gives the same result.
-    blocks : int or list of lists, optional
-        Blocks of codes, for sis and block_score; see `block_score`.
-    factor_blocks : int or list of lists, optional
-        Blocks of factors, for sis and block_score.
-    name : str, optional
-        What the codes are called; by default the name of the file or table.
-    code_names : sequence of str, optional
-        Names of the codes; by default those of the file, frame or table.
-    factor_names : sequence of str, optional
-        Names of the factors; by default those of the file, frame or mapping.
+        The same as `nulls` for metrics that take minutes and for the information of infomec (InfoM, InfoC); by default
+        1, or 0 if `nulls` is 0. For few codes and factors infomec uses more, up to 40, to judge which codes are
+        informative.
 
     Returns
     -------
@@ -247,11 +207,7 @@ def _evaluate(
         codes=names,
         factors=s.names,
         scores=tuple(
-            replace(
-                score,
-                corrected=corrected.get(score.score, math.nan),
-                conditions=conditions.unmet(score.score),
-            )
+            replace(score, corrected=corrected.get(score.score, math.nan), conditions=conditions.unmet(score.score))
             for name in select_metrics(options.metrics)
             for score in measured[name].scores
         ),

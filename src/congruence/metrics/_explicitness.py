@@ -46,15 +46,11 @@ def explicitness(
     Parameters
     ----------
     codes : (n, L)
-        Learned codes.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
-        True factors.
-    kinds : str, list or dict, default "auto"
-        Kinds of the factors; see `read_factors`.
+    kinds : str, list or dict as of `read_factors`, default "auto"
     factor_bins : int, default 10
         Equal-width bins of a continuous factor.
-    train : row numbers or mask, optional
-        Training rows; by default all that are not held out.
+    train : row numbers or mask; all that are not held out if None, optional
     test : row numbers, mask or share, default 0.3
         Held-out rows; a share is drawn at random.
     seed : int, default 0

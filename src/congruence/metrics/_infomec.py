@@ -87,11 +87,9 @@ def infomec(
     Parameters
     ----------
     codes : (n, L) array, data frame, table or path
-        Learned codes.
     factors : (n, K) or (n,) array, data frame, table, path, or mapping from name to column
         True factors, joined with the codes by id if both have ids.
-    kinds : str, list or dict, default "auto"
-        Kinds of the factors; see `read_factors`.
+    kinds : str, list or dict as of `read_factors`, default "auto"
     discrete_codes : bool, default False
         Whether the distinct values of each code are classes (quantised codes).
     version : {"standalone", "training", "tripod"}, default "standalone"
@@ -154,9 +152,8 @@ def infomec(
     if not active.all():
         notes.append(Note(f"Inactive and left out of InfoM and InfoC: code {listing(np.flatnonzero(~active))}"))
     if z.shape[1] >= len(z):
-        notes.append(
-            Note(f"InfoE is uninformative: with {len(z)} rows and {z.shape[1]} codes, a readout fits any factor")
-        )
+        text = f"InfoE is uninformative: with {len(z)} rows and {z.shape[1]} codes, a readout fits any factor"
+        notes.append(Note(text))
     reasons = {
         "infom": (infom, _why_no_modularity(targets, share[used], active) if information else NOT_ASKED),
         "infoe": (infoe, NOTHING_LEFT),

@@ -45,14 +45,11 @@ def mcc(codes: Any, factors: Any, *, kinds: Any = "auto", seed: int = 0) -> Corr
     Parameters
     ----------
     codes : (n, L)
-        Learned codes.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
         True factors. A circular one is matched as cosine and sine. Three classes or more without order are left out;
         numbers that were only guessed to be classes are used as numbers.
-    kinds : str, list or dict, default "auto"
-        Kinds of the factors; see `read_factors`.
-    seed : int, default 0
-        Not used: nothing is random.
+    kinds : str, list or dict as of `read_factors`, default "auto"
+    seed : not used, default 0
 
     References
     ----------

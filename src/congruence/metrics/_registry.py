@@ -7,20 +7,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.errors import InputError
-from congruence.metrics._beta_vae import beta_vae
-from congruence.metrics._block_score import block_score
+from congruence.checks import check_names
+from congruence.metrics._binned import irs, mig, modularity
 from congruence.metrics._dci import dci
 from congruence.metrics._explicitness import explicitness
-from congruence.metrics._factor_vae import factor_vae
 from congruence.metrics._infomec import infomec
-from congruence.metrics._irs import irs
 from congruence.metrics._mcc import CorrelationScores, mcc
-from congruence.metrics._mig import mig
-from congruence.metrics._modularity import modularity
 from congruence.metrics._regression import RegressionScores, regression
+from congruence.metrics._sampled import beta_vae, factor_vae
 from congruence.metrics._sap import sap
-from congruence.metrics._sis import sis
+from congruence.metrics._slots import block_score, sis
 from congruence.metrics._structural import GROUPS, structural_nearness
 from congruence.metrics._unsupervised import Dependence, unsupervised
 
@@ -56,21 +52,21 @@ _SLOTS, _UNSCALED = _EACH - {"permutation"}, _EACH - {"scale", "scales"}
 _SHIFTED = frozenset({"permutation", "shift"})
 _ORDER = frozenset({"factor order"})
 _FACTORS = _ORDER | {"relabelling"}
+_UNSIGNED = _EACH - {"sign"} | _FACTORS
 _INFOMEC = ("infom", "infoe", "infoc")
 _DCI_SCORES = ("dci_disentanglement", "dci_completeness", "dci_informativeness")
 _NEARNESS = tuple(f"structural_{group}" for group in GROUPS)
 _R2, _DEPENDENCE = RegressionScores.headline, Dependence.headline
-_HSU, _RIDGEWAY = "Hsu et al. 2023", "Ridgeway & Mozer 2018"
+_HSU, _RIDGEWAY, _LOCATELLO = "Hsu et al. 2023", "Ridgeway & Mozer 2018", "Locatello et al. 2019"
+_NELSON = "Nelson et al. 2026, Definition 2"
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("infomec", infomec, _INFOMEC, _TO_ONE, HIGHER, _EACH - {"scales"} | _FACTORS, "fast", _HSU),
         Metric("dci", dci, _DCI_SCORES, _UNIT, HIGHER, _EACH | _FACTORS, "minutes", "Eastwood & Williams 2018"),
-        Metric("mig", mig, ("mig",), _UNIT, HIGHER, _EACH - {"sign"} | _FACTORS, "fast", "Chen et al. 2018"),
-        Metric(
-            "modularity", modularity, ("modularity",), _UNIT, HIGHER, _EACH - {"sign"} | _FACTORS, "fast", _RIDGEWAY
-        ),
+        Metric("mig", mig, ("mig",), _UNIT, HIGHER, _UNSIGNED, "fast", "Chen et al. 2018"),
+        Metric("modularity", modularity, ("modularity",), _UNIT, HIGHER, _UNSIGNED, "fast", _RIDGEWAY),
         Metric("explicitness", explicitness, ("explicitness",), _UNIT, HIGHER, _EACH | _FACTORS, "fast", _RIDGEWAY),
         Metric("sap", sap, ("sap",), _UNIT, HIGHER, _FACTORS | {"permutation", "sign"}, "fast", "Kumar et al. 2018"),
         Metric("irs", irs, ("irs",), _SIGNED, HIGHER, _EACH - {"scales"} | _ORDER, "fast", "Suter et al. 2019"),
@@ -81,26 +77,9 @@ METRICS: dict[str, Metric] = {
         Metric("sis", sis, ("sis",), _SIGNED, HIGHER, _SLOTS, "minutes", "Brady et al. 2023"),
         Metric("block_score", block_score, ("block_score",), _UNIT, HIGHER, _SLOTS, "fast", "Lachapelle et al. 2023"),
         Metric(
-            "structural_nearness",
-            structural_nearness,
-            _NEARNESS,
-            _FROM_ZERO,
-            LOWER,
-            _EACH | _ORDER,
-            "fast",
-            "Nelson et al. 2026, Definition 2",
+            "structural_nearness", structural_nearness, _NEARNESS, _FROM_ZERO, LOWER, _EACH | _ORDER, "fast", _NELSON
         ),
-        Metric(
-            "unsupervised",
-            unsupervised,
-            _DEPENDENCE,
-            _FROM_ZERO,
-            LOWER,
-            _SHIFTED,
-            "fast",
-            "Locatello et al. 2019",
-            supervised=False,
-        ),
+        Metric("unsupervised", unsupervised, _DEPENDENCE, _FROM_ZERO, LOWER, _SHIFTED, "fast", _LOCATELLO, False),
     )
 }
 
@@ -194,14 +173,5 @@ SCORES = {  # the name of a score in reports, and the question it answers
 
 def select_metrics(names: str | Iterable[str]) -> tuple[str, ...]:
     """The names of the wanted metrics, in order; "all", "fast" or a list of names of `METRICS`."""
-    known = f"'all', 'fast' or a list of some of {', '.join(METRICS)}"
-    groups = {"all": tuple(METRICS), "fast": tuple(name for name, metric in METRICS.items() if metric.cost == "fast")}
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    if len(wanted) == 1 and wanted[0] in groups:
-        return groups[wanted[0]]
-    if isinstance(names, str) or not wanted or not set(wanted) <= set(METRICS):
-        unknown = [name for name in wanted if name not in METRICS]
-        raise InputError(f"metrics must be {known}; got {unknown[0] if unknown else names!r}")
-    if len(set(wanted)) < len(wanted):
-        raise InputError(f"metrics names one twice: {', '.join(wanted)}")
-    return wanted
+    fast = [name for name, metric in METRICS.items() if metric.cost == "fast"]
+    return check_names("metrics", names, METRICS, shortcuts={"all": METRICS, "fast": fast})

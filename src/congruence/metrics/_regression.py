@@ -61,8 +61,7 @@ def regression(
         Learned codes; standardised by the rows that are fitted on.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
         True factors. Numbers that were only guessed to be classes are used as numbers.
-    kinds : str, list or dict, default "auto"
-        Kinds of the factors; see `read_factors`.
+    kinds : str, list or dict as of `read_factors`, default "auto"
     nonlinear : {"boosting", "kernel"}, default "boosting"
         Gradient boosting of histograms with scikit-learn's defaults, or ridge regression with a Gaussian kernel
         (penalty 1, width 1/L, on at most 4000 rows).

@@ -56,9 +56,7 @@ def sap(
     codes : (n, L)
         Learned codes, L at least 2.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
-        True factors.
-    kinds : str, list or dict, default "auto"
-        Kinds of the factors; see `read_factors`.
+    kinds : str, list or dict as of `read_factors`, default "auto"
     route : {"auto", "discrete", "continuous"}, default "auto"
         Discrete: held-out accuracy of a linear support vector machine (C = 0.01, classes balanced, squared hinge) on
         the one code; continuous factors are cut into bins. Continuous: the squared correlation cov^2 / (var var), on
@@ -66,8 +64,7 @@ def sap(
         and sine. "auto": discrete for classes, continuous for numbers; the two are not on one scale.
     factor_bins : int, default 10
         Equal-width bins of a continuous factor, on the discrete route.
-    train : row numbers or mask, optional
-        Training rows; by default all that are not held out.
+    train : row numbers or mask; all that are not held out if None, optional
     test : row numbers, mask or share, default 0.3
         Held-out rows; a share is drawn at random.
     seed : int, default 0

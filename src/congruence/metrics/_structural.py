@@ -73,22 +73,17 @@ def structural_nearness(
     Parameters
     ----------
     codes : (n, L)
-        Learned codes.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
         True factors. Cosine and sine of a circular one; 0 and 1 for each class but the first of three or more without
         order; numbers that were only guessed to be classes are used as numbers.
-    kinds : str, list or dict, default "auto"
-        Kinds of the factors; see `read_factors`.
+    kinds : str, list or dict as of `read_factors`, default "auto"
     groups : sequence of str, default ("permutation", "rigid", "similarity", "linear")
         Groups of maps; the permutation is signed.
     standardise : bool, default True
         Whether to scale codes and coordinates to unit variance (over all rows).
-    folds : int, default 5
-        Folds of the cross-validation.
-    nulls : int, default 20
-        Random re-pairings of the null.
-    bootstrap : int, default 200
-        Bootstrap samples of the interval.
+    folds : of the cross-validation, default 5
+    nulls : random re-pairings, default 20
+    bootstrap : bootstrap samples of the interval, default 200
     cluster : (n,), optional
         The cluster of each row; clusters are held out, resampled and re-paired whole.
     seed : int, default 0
@@ -109,29 +104,19 @@ def structural_nearness(
     check_method(None, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
     z, s, notes = read_usable(codes, factors, kinds)
     table = factor_columns(s, unordered=True)
-    if not len(s):
-        return StructuralNearness(
-            asked=wanted,
-            groups={},
-            columns=(),
-            codes=np.zeros(0, dtype=int),
-            signs=np.zeros(0),
-            unused=tuple(range(z.shape[1])),
-            diameter=math.nan,
-            maps={},
-            reasons={f"structural_{group}": NO_FACTORS for group in wanted},
-            notes=notes,
-        )
-    x, y = (Rows(standardise_columns(values) if standardise else values) for values in (z, table.values))
-    plan = protocol(x.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=cluster, seed=seed)
-    sums = pair_sums(run_sums(x, plan.folds), run_sums(y, plan.folds))
-    diameter = rows_diameter(y).value
-    near, maps = measure(sums, {group: partial(fit_onto, group=group) for group in wanted}, diameter, plan)
-    permutation = maps.get("permutation") or fit_onto(sums.outside(None), None, group="permutation")
-    # The signs of the codes that each column gets; a constant code is none.
-    matrix = permutation.matrix[: x.d, : y.d] * ~(z == z[0]).all(0)[:, None]
-    signs = matrix.sum(0)
-    used = np.where(signs == 0, -1, np.abs(matrix).argmax(0))
+    near, maps, diameter = dict[str, Nearness](), dict[str, Map](), math.nan
+    used, signs = np.zeros(0, dtype=int), np.zeros(0)
+    if len(s):
+        x, y = (Rows(standardise_columns(values) if standardise else values) for values in (z, table.values))
+        plan = protocol(x.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=cluster, seed=seed)
+        sums = pair_sums(run_sums(x, plan.folds), run_sums(y, plan.folds))
+        diameter = rows_diameter(y).value
+        near, maps = measure(sums, {group: partial(fit_onto, group=group) for group in wanted}, diameter, plan)
+        permutation = maps.get("permutation") or fit_onto(sums.outside(None), None, group="permutation")
+        # The signs of the codes that each column gets; a constant code is none.
+        matrix = permutation.matrix[: x.d, : y.d] * ~(z == z[0]).all(0)[:, None]
+        signs = matrix.sum(0)
+        used = np.where(signs == 0, -1, np.abs(matrix).argmax(0))
     unmatched = [name for name, code in zip(table.names, used, strict=True) if code < 0]
     return StructuralNearness(
         asked=wanted,
@@ -139,10 +124,10 @@ def structural_nearness(
         columns=table.names,
         codes=used,
         signs=signs,
-        unused=tuple(int(j) for j in np.setdiff1d(np.arange(x.d), used)),
+        unused=tuple(int(j) for j in np.setdiff1d(np.arange(z.shape[1]), used)),
         diameter=diameter,
         maps=maps,
-        reasons={},
+        reasons={} if len(s) else {f"structural_{group}": NO_FACTORS for group in wanted},
         notes=(*notes, *table.notes, *note_if(unmatched, "no code is left, predicted by the mean")),
     )
 

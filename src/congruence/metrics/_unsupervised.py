@@ -50,8 +50,7 @@ def unsupervised(
         Not used.
     bins : int or str, default 20
         Bins of each code, for the information between codes: a number, or a rule of `numpy.histogram_bin_edges`.
-    seed : int, default 0
-        Not used: nothing is random.
+    seed : not used, default 0
 
     References
     ----------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import numpy as np
 
 from congruence.arrays import Float, listing
 from congruence.formatting import count
-from congruence.metrics._dependence import dependence_sentence
+from congruence.metrics._conditions import dependence_sentence
 from congruence.metrics._results import Note, NoteData
 from congruence.metrics._structural import StructuralNearness
 from congruence.result import Finding, Result, Status
@@ -45,14 +45,9 @@ class Score:
     def beats_chance(self) -> bool | None:
         """Whether the value is beyond `chance_limit`, or else its interval beyond chance; None if that is unknown."""
         higher = self.direction.startswith("higher")
-        end, limit = (
-            (self.value, self.chance_limit)
-            if math.isfinite(self.chance_limit)
-            else (
-                self.low if higher else self.high,
-                self.chance,
-            )
-        )
+        end, limit = self.value, self.chance_limit
+        if not math.isfinite(limit):
+            end, limit = self.low if higher else self.high, self.chance
         if any(math.isnan(x) for x in (self.value, end, limit)):
             return None
         return end > limit if higher else end < limit
@@ -68,10 +63,10 @@ class FactorRow:
     code: str  # the most informative code; empty where none is more informative than chance
     share: float  # normalised information of the most informative code about the factor
     second: float  # and of the next one
-    linear: float  # R2 of all codes together, held out; NaN where it was not asked for
+    linear: float  # R2 of all codes together, held out; NaN where it was not requested
     nonlinear: float
     explained: bool  # whether any code, or all together, are more informative than chance
-    own_code: str = ""  # the code that depends on this factor and, beside it, hardly on any other; empty if none does
+    own_code: str = ""  # the code that depends on this factor and hardly on any other; empty if none does
     conditional: float = math.nan  # of the best code's variance beyond all other factors, the share due to this factor
     leakage: float = math.nan  # how far all other factors move that code, relative to this factor
 
@@ -175,8 +170,8 @@ class Evaluation(Result):
     per_factor: tuple[FactorRow, ...]
     per_code: tuple[CodeRow, ...]
     order: tuple[int, ...]  # of the codes: those matched with the factors first, in the order of the factors
-    structural: StructuralNearness | None  # Definition 2, where it was asked for
-    sensitivity: tuple[Mapping[str, float], ...]  # scores for several numbers of bins, where they were asked for
+    structural: StructuralNearness | None  # Definition 2, where it was requested
+    sensitivity: tuple[Mapping[str, float], ...]  # scores for several numbers of bins, where they were requested
     sample: tuple[Float, Float]  # (m, L) codes and (m, K) factors of some rows, for plots
     levels: Mapping[str, tuple[str, ...]]  # of factors given as words: what each number of the sample stands for
     notes: tuple[str, ...]  # those of metrics are `congruence.metrics.Note`
@@ -229,7 +224,7 @@ class Evaluation(Result):
 
     @property
     def is_judged(self) -> bool:
-        """Whether codes can be told from chance: on enough rows, which do not depend on each other."""
+        """Whether codes can be distinguished from chance: on enough rows, which do not depend on each other."""
         return self.is_measured and self.n >= FEWEST_ROWS and not self.depends
 
     @property
@@ -298,34 +293,22 @@ class Evaluation(Result):
     def numbers(self) -> EvaluationNumbers:
         """Everything but the sample of rows and the pictures."""
         near = self.structural
-        numbers: EvaluationNumbers = {
-            "name": self.name,
-            "n": self.n,
-            "codes": list(self.codes),
-            "factors": list(self.factors),
-            "scores": [
-                {
-                    **asdict(score),  # type: ignore[typeddict-item]
-                    "range": list(score.range),
-                    "conditions": list(score.conditions),
-                    "beats_chance": score.beats_chance,
-                }
-                for score in self.scores
-            ],
-            "matrices": {name: np.asarray(matrix).tolist() for name, matrix in self.matrices.items()},
-            "order": list(self.order),
-            "per_factor": [asdict(row) for row in self.per_factor],  # type: ignore[misc]
-            "per_code": [asdict(row) for row in self.per_code],  # type: ignore[misc]
-            "own_codes": self.own_codes,
-            "unexplained": list(self.unexplained),
-            "unmeasured": list(self.unmeasured),
-            "idle": list(self.idle),
-            "structural": None if near is None else {group: near.groups[group].to_dict() for group in near.asked},
-            "sensitivity": [dict(row) for row in self.sensitivity],
-            "notes": [note.to_dict() for note in self.notes if isinstance(note, Note)],
-            "conditions": dict(self.conditions),
-            "dependence": None if self.dependence is None else self.dependence.to_dict(),
-        }
+        values: dict[str, Any] = {name: getattr(self, name) for name in EvaluationNumbers.__annotations__}
+        numbers = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        numbers |= {name: [asdict(row) for row in values[name]] for name in ("scores", "per_factor", "per_code")}
+        for row, score in zip(numbers["scores"], self.scores, strict=True):
+            row |= {
+                "range": list(score.range),
+                "conditions": list(score.conditions),
+                "beats_chance": score.beats_chance,
+            }
+        numbers["matrices"] = {name: np.asarray(matrix).tolist() for name, matrix in self.matrices.items()}
+        numbers["structural"] = near and {group: near.groups[group].to_dict() for group in near.asked}
+        numbers["sensitivity"] = [dict(row) for row in self.sensitivity]
+        numbers["notes"] = [note.to_dict() for note in self.notes if isinstance(note, Note)]
+        numbers["conditions"] = dict(self.conditions)
+        numbers["dependence"] = self.dependence and self.dependence.to_dict()
+        del numbers["compared"]
         if self.compared:
             numbers["compared"] = [dict(one.numbers()) for one in self.compared]
-        return numbers
+        return cast(EvaluationNumbers, numbers)

@@ -235,7 +235,7 @@ def scaled_axes(
 def principal_axes(unit: Float, singular: Float, vectors_t: Float) -> tuple[Float, Float]:
     """Principal axes (d, r) and singular values (r,), falling, of rows described in the units of `scaled_axes`.
 
-    Singular values below the rounding of the largest (beside a value of 1e20) cannot be told from 0 and are left out.
+    Singular values below the rounding of the largest (next to a value of 1e20) are left out.
     """
     if not len(singular):
         return np.zeros((len(unit), 0)), np.zeros(0)

@@ -45,15 +45,8 @@ class DaskRows:
     """The rows (n, d) of a dask array, in partitions that each make one task.
 
     Small blocks are merged, and a block is never split. Rows are kept on the workers between passes if they fit, and
-    are computed again in every pass if they do not.
-
-    Parameters
-    ----------
-    array : dask array of shape (n, d)
-        Its blocks must be whole rows.
-    kept : bool, optional
-        Whether the blocks, which then are the partitions, need not be computed again. By default they are merged, and
-        kept if they fit.
+    are computed again in every pass if they do not. The blocks of `array` must be whole rows. With `kept`, they are the
+    partitions and need not be computed again.
     """
 
     def __init__(self, array: Any, *, kept: bool | None = None):
@@ -88,10 +81,6 @@ class DaskRows:
             task(self._blocks[i], part, *(self._part(i, other) for other in aligned), *sent)
             for i, part in self._partitions(index)
         ]
-
-    def merged(self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], *shared: Any, **options: Any) -> Any:
-        """Return the results of the tasks of `each`, merged in the order of the blocks."""
-        return merged(self.each(work, *shared, **options), merge)
 
     def take(self, index: Array) -> Array:
         """Return the rows at some positions, which may repeat but must not decrease."""
@@ -279,7 +268,8 @@ def fetch_rows(arrays: Mapping[str, Any]) -> dict[str, tuple[Array, DaskRows | N
     Arrays with different numbers of rows have no blocks. Without a cluster the blocks refer to the fetched rows, so
     that none is stored or computed twice.
     """
-    lazy = {name: _check_matrix(array, name) for name, array in arrays.items()}
+    whole = {name: whole_rows(as_matrix(array, name, finite=False), name) for name, array in arrays.items()}
+    lazy = {name: as_matrix(array, name, finite=False) for name, array in whole.items()}
     if len({len(array) for array in lazy.values()}) != 1:
         return {name: (_fetch(array, name), None) for name, array in lazy.items()}
     if connected() is not None:
@@ -300,10 +290,6 @@ class _Slices:
 
     def __getitem__(self, index: Any) -> Array:
         return np.asarray(self.rows[index])
-
-
-def _check_matrix(array: Any, name: str) -> Any:
-    return as_matrix(whole_rows(as_matrix(array, name, finite=False), name), name, finite=False)
 
 
 def _fetch(array: Any, name: str) -> Array:

@@ -25,11 +25,6 @@ def load_torch(what: str = "training") -> Any:
     return require("torch", what, "torch")
 
 
-def load_transformers() -> Any:
-    """Import transformers, or raise an error that says how to install it."""
-    return require("transformers", "building models from configurations", "extract")
-
-
 def training_device(device: str) -> str:
     """Return the device to train on: "auto" is a GPU where torch finds one."""
     if device == "auto":

@@ -278,21 +278,11 @@ def reduce_rows(
     index: Array | None = None,
     aligned: Sequence[Any] = (),
 ) -> Any:
-    """Return work(rows, partition, *aligned, *shared) over all rows; a dask array is reduced block by block and merged.
+    """Return work(rows, partition, *aligned, *shared) over all rows; `DaskRows` are reduced block by block and merged.
 
-    Parameters
-    ----------
-    data : (n, d) array or tensor, or DaskRows
-    work : callable
-        Reduces the rows of one block. Its `Partition` holds the number of the first row and the positions in `index`.
-    merge : callable
-        Joins the results of two neighbouring blocks.
-    shared : objects
-        Further arguments of `work`, the same for every block.
-    index : (m,) array, optional
-        Which rows to use; rising for a dask array.
-    aligned : sequence of arrays with n rows
-        Each block gets the part that belongs to its rows.
+    `work` reduces the rows of one block, whose `Partition` holds the number of the first row and the positions in
+    `index`: the rows to use, rising for a dask array. `merge` joins the results of two neighbouring blocks. `shared`
+    are the same for every block; of the arrays `aligned`, with n rows, each block gets its own part.
     """
     if not isinstance(data, DaskRows):
         return work(data, Partition(0, index), *aligned, *shared)

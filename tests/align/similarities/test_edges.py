@@ -11,6 +11,7 @@ from congruence.align.similarities import (
     MEASURES,
     angular_procrustes,
     cka,
+    correlations,
     distances,
     neighbour_overlap,
     neighbours,
@@ -22,7 +23,6 @@ from congruence.align.similarities import (
     size_and_shape,
     strong_mcc,
     svcca,
-    transport,
 )
 from congruence.errors import InputError
 from congruence.rows.engine import Rows
@@ -217,13 +217,13 @@ def test_neighbours_beside_a_far_row_are_those_of_float64(far, rng):
 
 def test_soft_matching_is_the_best_permutation_for_equal_widths_and_transport_for_others(rng, monkeypatch):
     x, y = rng.normal(size=(50, 4)), rng.normal(size=(50, 4))
-    assert_allclose(transport.soft_matching(x, y), strong_mcc(x, y))
-    assert_allclose(transport.soft_matching(x, np.hstack([x, -2 * x])), 1)  # every dimension twice
+    assert_allclose(correlations.soft_matching(x, y), strong_mcc(x, y))
+    assert_allclose(correlations.soft_matching(x, np.hstack([x, -2 * x])), 1)  # every dimension twice
     wide = rng.normal(size=(50, 6))
-    copies = transport.soft_matching(x, wide)
-    monkeypatch.setattr(transport, "MOST_COPIES", 0)
-    assert_allclose(transport.soft_matching(x, wide), copies)
-    assert transport.soft_matching(np.hstack([x, np.ones((50, 1))]), x) == pytest.approx(1)
+    copies = correlations.soft_matching(x, wide)
+    monkeypatch.setattr(correlations, "MOST_COPIES", 0)
+    assert_allclose(correlations.soft_matching(x, wide), copies)
+    assert correlations.soft_matching(np.hstack([x, np.ones((50, 1))]), x) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("measure", [neighbour_overlap, rsa])

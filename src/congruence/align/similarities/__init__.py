@@ -1,31 +1,27 @@
 """Similarity measures that need no map: how alike are two runs with paired rows?
 
-Each measure is a function of two arrays. `MEASURES` declares the invariances, the range and the direction of each;
-tests check these declarations.
+Each measure is a function of paired rows x (n, d_x) and y (n, d_y). `MEASURES` declares the invariances, the range and
+the direction of each; tests check these declarations.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from congruence.align._run_statistics import PairStatistics
-from congruence.align.similarities import correlations, distances, neighbours, transport
-from congruence.align.similarities.correlations import cka, plain_cka, pwcca, svcca
-from congruence.align.similarities.distances import (
-    angular_procrustes,
-    procrustes,
-    rsa,
-    rsa_pearson,
-    size_and_shape,
-)
+from congruence.align.similarities import correlations, distances, neighbours
+from congruence.align.similarities.correlations import cka, plain_cka, pwcca, soft_matching, svcca
+from congruence.align.similarities.distances import angular_procrustes, procrustes, rsa, rsa_pearson, size_and_shape
 from congruence.align.similarities.neighbours import neighbour_overlap
-from congruence.align.similarities.scores import SimilarityScore
-from congruence.align.similarities.transport import soft_matching
+from congruence.arrays import Array, Float
 from congruence.checks import check_names
 from congruence.maps.matching import fit_cca, matched_correlation, strong_mcc, weak_mcc
+from congruence.stats.nulls import p_values
 
 __all__ = [
     "MEASURES",
@@ -49,6 +45,8 @@ __all__ = [
 MAPS = ("permutation", "rotation", "linear", "scale", "translation")
 ALIASES = {"bures": "angular_procrustes"}  # names of the same measure in other papers
 HIGHER, LOWER = "higher is closer", "lower is closer"
+NO_ROOM = 1e-9  # a null this close to perfect leaves no range above chance
+P_VALUES_FROM = 199  # re-pairings; with fewer, a p value says little more than the null itself
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,6 @@ def _weak_mcc(pair: PairStatistics) -> float:
     return matched_correlation(pair.sums, fit_cca(pair.sums)) if pair.vary else math.nan
 
 
-def _strong_mcc(pair: PairStatistics) -> float:
-    return matched_correlation(pair.sums)
-
-
 _LINEAR = frozenset(MAPS)
 _SIMILARITY = _LINEAR - {"linear"}
 _RIGID = _SIMILARITY - {"scale"}
@@ -128,9 +122,10 @@ MEASURES = {measure.name: measure for measure in (
     Measure(size_and_shape, distances.size_and_shape_of, "size-and-shape distance",
             "after the best rotation, without scaling, over all rows",
             _RIGID, _DISTANCE, LOWER, "Dryden & Mardia 2016"),
-    Measure(strong_mcc, _strong_mcc, "MCC, strong", "correlation of dimensions matched one to one",
+    Measure(strong_mcc, lambda pair: matched_correlation(pair.sums), "MCC, strong",
+            "correlation of dimensions matched one to one",
             _PERMUTATION, _SHARE, HIGHER, _MCC),
-    Measure(soft_matching, transport.soft_matching_of, "soft matching",
+    Measure(soft_matching, correlations.soft_matching_of, "soft matching",
             "correlation of dimensions matched by optimal transport",
             _PERMUTATION, _SHARE, HIGHER, "Khosla & Williams 2024"),
     Measure(weak_mcc, _weak_mcc, "MCC, weak, in sample", "correlation after the best linear map (CCA)",
@@ -144,3 +139,50 @@ def check_measures(names: Any) -> tuple[str, ...]:
     if not isinstance(names, str):
         names = [ALIASES.get(name, name) for name in names]
     return check_names("similarities", names, MEASURES, shortcuts={"all": MEASURES}, least=0)
+
+
+@dataclass(frozen=True)
+class SimilarityScore:
+    """The value of a similarity measure, in sample, and its chance level.
+
+    `null` is its mean over random re-pairings of the rows, and `calibrated` the position of the value between chance
+    (0) and a perfect match (1). `p` is the share of re-pairings, the true pairing counted as one, that are at least as
+    close; NaN below 199 re-pairings.
+    """
+
+    value: float
+    null: float
+    calibrated: float
+    p: float
+
+    def to_dict(self) -> dict[str, float]:
+        """The four numbers by name."""
+        return dict(vars(self))
+
+
+def above_chance(value: Any, null: Any, perfect: float) -> Any:
+    """The position of a value between chance (0) and a perfect match (1), for scalars or arrays of one shape.
+
+    Below 0 is further apart than chance; NaN where there is no null, or where the null is perfect.
+    """
+    room = np.asarray(null, dtype=float) - perfect
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.abs(room) > NO_ROOM, (null - np.asarray(value)) / room, np.nan)[()]
+
+
+def score_pair(
+    measures: Mapping[str, Measure], pair: PairStatistics, orders: Sequence[Array], unit: Array | None = None
+) -> dict[str, SimilarityScore]:
+    """Score a pair by several measures, with the re-pairings in `orders`; `unit` numbers exchanged clusters."""
+    nulls = np.empty((len(orders), len(measures)))
+    for r, order in enumerate(orders):
+        again = PairStatistics(pair.source, pair.target.reordered(order, unit))
+        nulls[r] = [measure.of(again) for measure in measures.values()]
+    return {name: _calibrate(one, one.of(pair), nulls[:, k]) for k, (name, one) in enumerate(measures.items())}
+
+
+def _calibrate(measure: Measure, value: float, nulls: Float) -> SimilarityScore:
+    null = float(nulls.mean()) if nulls.size else math.nan
+    calibrated = float(above_chance(value, null, measure.itself))
+    p = float(p_values(measure.sign * value, measure.sign * nulls)) if nulls.size >= P_VALUES_FROM else math.nan
+    return SimilarityScore(value, null, math.nan if math.isnan(calibrated) else calibrated, p)

@@ -31,29 +31,16 @@ RSA_ROWS = 2000  # there are n (n - 1) / 2 distances to rank: 2 million, 16 MB a
 
 
 def rsa(x: Any, y: Any, *, rows: int = RSA_ROWS, seed: int = 0) -> float:
-    """Spearman correlation of the distances between rows in x with those in y.
+    """Spearman correlation of the Euclidean distances between rows in x with those in y.
 
-    Ranks need all pairs of rows, so more than `rows` rows are sampled (by `seed`); `rsa_pearson` needs no sample.
-    Invariant to permutation, rotation, one scale and translation of either side; symmetric.
+    x, y : (n, d_x) and (n, d_y), paired rows.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows; distances are Euclidean (squaring them would not change their ranks).
-    rows : int
-        The largest number of rows to use, at least 3.
-    seed : int
-        The seed of the sample.
+    Ranks need all pairs of rows, so more than `rows` rows (at least 3) are sampled by `seed`; `rsa_pearson` needs no
+    sample. Invariant to permutation, rotation, one scale and translation of either side; symmetric.
 
-    Returns
-    -------
-    float
-        From -1 to 1, higher is closer: 1 if distances are ordered alike, about 0 for unrelated runs. NaN for fewer than
-        3 rows, or if all rows of one side are equally far from each other (as in a constant one).
-
-    References
-    ----------
-    Kriegeskorte et al. 2008, who take 1 - correlation for distance; Euclidean distance is invariant to rotation.
+    From -1 to 1, higher is closer: 1 if distances are ordered alike, about 0 for unrelated runs. NaN for fewer than
+    3 rows, or if all rows of one side are equally far from each other (as in a constant one). Reference: Kriegeskorte
+    et al. 2008, who take 1 - correlation for distance; Euclidean distance is invariant to rotation.
     """
     check_integer("rows", rows, 3)
     return _cosine(*(_centred_ranks(r, rows, seed) for r in paired_rows(x, y)))
@@ -62,23 +49,11 @@ def rsa(x: Any, y: Any, *, rows: int = RSA_ROWS, seed: int = 0) -> float:
 def rsa_pearson(x: Any, y: Any) -> float:
     """Pearson correlation of the squared distances between rows in x with those in y, over all pairs of rows.
 
-    Computed from d x d sums and squared row norms: exact, and never an n x n matrix. Invariant to permutation,
-    rotation, one scale and translation of either side; symmetric. Rows far from the others weigh more than in `rsa`.
+    x, y : (n, d_x) and (n, d_y), paired rows.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
-
-    Returns
-    -------
-    float
-        From -1 to 1, higher is closer: 1 for equal runs up to the above, about 0 for unrelated ones. NaN for fewer
-        than 3 rows, or if all rows of one side are equally far from each other (as in a constant one).
-
-    References
-    ----------
-    Kriegeskorte et al. 2008; squared Euclidean distances as in rsatoolbox.
+    Computed from d x d sums and squared row norms: exact, and never an n x n matrix. Invariances are those of `rsa`;
+    rows far from the others weigh more. From -1 to 1, higher is closer; NaN as for `rsa`. References: Kriegeskorte et
+    al. 2008; squared Euclidean distances as in rsatoolbox.
     """
     return rsa_pearson_of(sum_pair(x, y))
 
@@ -86,22 +61,11 @@ def rsa_pearson(x: Any, y: Any) -> float:
 def procrustes(x: Any, y: Any) -> float:
     """Distance between the shapes of two runs: centred, scaled to norm 1, and rotated onto each other.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     A metric: symmetric, and the triangle inequality holds. Invariant to permutation, rotation (with reflection), one
-    scale and translation of either run.
-
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
-
-    Returns
-    -------
-    float
-        From 0 to sqrt(2), lower is closer: 0 for equal runs up to the above. NaN if one side is constant.
-
-    References
-    ----------
-    Williams et al. 2021; Ding et al. 2021, who print its square (0 to 2).
+    scale and translation of either run. From 0 to sqrt(2), lower is closer: 0 for equal runs up to the above. NaN if
+    one side is constant. References: Williams et al. 2021; Ding et al. 2021, who print its square (0 to 2).
     """
     return procrustes_of(sum_pair(x, y))
 
@@ -109,25 +73,14 @@ def procrustes(x: Any, y: Any) -> float:
 def angular_procrustes(x: Any, y: Any) -> float:
     """Angle between two runs as vectors of norm 1, after the best rotation: the arc whose chord is `procrustes`.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     Also known as the Bures angle: its cosine is the fidelity, the nuclear norm of K^1/2 L^1/2, of the centred linear
-    kernels K and L of trace 1. Where measures are chosen by name, "bures" is this one.
+    kernels K and L of trace 1. Where measures are chosen by name, "bures" is this one. A metric with the invariances of
+    `procrustes`.
 
-    A metric: symmetric, and the triangle inequality holds. Invariant to permutation, rotation (with reflection), one
-    scale and translation of either run.
-
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
-
-    Returns
-    -------
-    float
-        From 0 to pi / 2, lower is closer: arccos(|X'Y|_* / (|X| |Y|)). NaN if one side is constant.
-
-    References
-    ----------
-    Williams et al. 2021 (angular ground metric); Harvey et al. 2024 (Bures distance and fidelity of kernels).
+    From 0 to pi / 2, lower is closer: arccos(|X'Y|_* / (|X| |Y|)). NaN if one side is constant. References: Williams et
+    al. 2021 (angular ground metric); Harvey et al. 2024 (Bures distance and fidelity of kernels).
     """
     return angle_of(sum_pair(x, y))
 
@@ -135,22 +88,12 @@ def angular_procrustes(x: Any, y: Any) -> float:
 def size_and_shape(x: Any, y: Any) -> float:
     """Distance between two runs, centred and rotated onto each other, in their own units: the size counts too.
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     A metric: symmetric, and the triangle inequality holds. Invariant to permutation, rotation (with reflection) and
-    translation of either side, not to scale. It is a norm over all rows, so it grows with the root of n.
-
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows.
-
-    Returns
-    -------
-    float
-        From 0 up, lower is closer. NaN if one side is constant.
-
-    References
-    ----------
-    Dryden & Mardia 2016; Williams et al. 2021 (Euclidean ground metric).
+    translation of either side, not to scale. It is a norm over all rows, so it grows with the root of n. From 0 up,
+    lower is closer. NaN if one side is constant. References: Dryden & Mardia 2016; Williams et al. 2021 (Euclidean
+    ground metric).
     """
     return size_and_shape_of(sum_pair(x, y))
 

@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align._run_statistics import (
-    PairStatistics,
-    RunStatistics,
-    paired_rows,
-    sample_rows,
-)
+from congruence.align._run_statistics import PairStatistics, RunStatistics, paired_rows, sample_rows
 from congruence.align.similarities.distances import reorders
 from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
 from congruence.checks import check_integer
@@ -31,26 +26,14 @@ _BLOCK = 512
 def neighbour_overlap(x: Any, y: Any, *, k: int = NEIGHBOURS, seed: int = 0) -> float:
     """The mean share of a row's k nearest neighbours in x that are also among its k nearest in y (mutual k-NN).
 
+    x, y : (n, d_x) and (n, d_y), paired rows.
+
     Invariant to permutation, rotation, one scale and translation of either side; symmetric. More than 10 000 rows are
-    sampled; distances are computed in blocks, never as an n x n matrix. Rows at equal distance are exchangeable.
+    sampled by `seed`; distances are Euclidean and computed in blocks, never as an n x n matrix. Rows at equal distance
+    are exchangeable. On rows of unit length neighbours by cosine are the same.
 
-    Parameters
-    ----------
-    x, y : (n, d_x) and (n, d_y)
-        Paired rows; distances are Euclidean. On rows of unit length neighbours by cosine are the same.
-    k : int
-        Neighbours per row, at most n - 1.
-    seed : int
-        The seed of the sample.
-
-    Returns
-    -------
-    float
-        From 0 to 1, higher is closer; about k / (n - 1) for unrelated runs. NaN if one side is constant.
-
-    References
-    ----------
-    Huh et al. 2024 (mutual k-NN), who take the inner product of unit rows.
+    From 0 to 1, higher is closer; about k / (n - 1) for unrelated runs. NaN if one side is constant. Reference: Huh et
+    al. 2024 (mutual k-NN), who take the inner product of unit rows.
     """
     check_integer("k", k)
     source, target = paired_rows(x, y)

@@ -1,4 +1,4 @@
-"""The block score: is each group of factors a function of one block of codes?"""
+"""SIS and the block score: is each slot of factors a function of one slot of codes?"""
 
 from __future__ import annotations
 
@@ -18,6 +18,103 @@ from congruence.metrics.factors import NO_FACTORS, factor_columns, read_pair
 from congruence.stats.matching import match_columns
 
 REGRESSORS = ("tree", "ridge")
+FITTED = 0.8  # share of the rows, the first, that the regressions of SIS are fitted on
+MOST_ROWS = 10_000  # a kernel of more takes gigabytes
+
+
+@dataclass(frozen=True, eq=False)
+class SIS(MetricResult):
+    """The slot identifiability score, at most 1, higher is better; about 0 for codes that mix the slots."""
+
+    factors: tuple[str, ...]  # the true slots: rows of `r2`
+    r2: Float  # (K, S) of true slots from inferred ones, on held-out rows; may be negative
+    matched: Array  # (K,) the inferred slot of each true one; -1 if none is left
+    on: Float  # (K,) R2 from the matched slot, 0 if it is negative
+    off: Float  # (K,) the largest R2 from any other slot, 0 if it is negative
+    sis: float  # mean of on - off
+
+    headline = ("sis",)
+
+
+def sis(
+    codes: Any,
+    factors: Any,
+    *,
+    kinds: Any = "auto",
+    blocks: Any = None,
+    factor_blocks: Any = None,
+    seed: int = 0,
+) -> SIS:
+    """Predict each true slot from each inferred slot, match them, and subtract what the other slots predict.
+
+    Kernel ridge regression (Gaussian kernel of width 1/width of the slot, penalty 1) of standardised slots, fitted on
+    the first 80 % of the rows and scored on the rest, so rows must be in random order. Invariant to the order
+    of slots, and to rotation, scale and shift inside a slot as far as standardising each code leaves it.
+
+    Parameters
+    ----------
+    codes : (n, slots, width) or (n, L)
+        Inferred slots; an array of three axes is in slots already.
+    factors : (n, slots, width), or (n, K)
+        True slots; an array of three axes is in slots of continuous factors already.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors that are not in slots already; see `read_factors`.
+    blocks : int or list of lists of column numbers, optional
+        The number of slots of the same width of the codes (n, L), or the columns of each; by default as many as there
+        are true slots.
+    factor_blocks : int or list of lists of column numbers or names, optional
+        The same for the factors; by default each factor is a slot.
+    seed : int, default 0
+        Of the rows used if there are more than 10,000.
+
+    References
+    ----------
+    Brady et al. 2023, the score of their synthetic data.
+    """
+    cut = cut_blocks(codes, factors, kinds, blocks, factor_blocks)
+    n = len(cut.codes[0])
+    rows, notes = np.arange(n), cut.notes
+    if n > MOST_ROWS:
+        rows = np.sort(np.random.default_rng(seed).permutation(n)[:MOST_ROWS])
+        notes = (*notes, Note(f"{MOST_ROWS} of {n} rows were used"))
+    reason = "" if n >= 5 else "Holding rows out needs at least 5 rows."
+    reason = reason if len(cut.codes) > 1 else "There is only one slot of codes; two are needed."
+    reason = reason if cut.factors else NO_FACTORS
+    r2 = _kernel_r2(cut, rows) if n >= 5 and cut.factors else np.full((len(cut.factors), len(cut.codes)), np.nan)
+    if reason:
+        unknown, no_slot = np.full(len(r2), np.nan), np.full(len(r2), -1)
+        return SIS(cut.names, r2, no_slot, unknown, unknown, float("nan"), reasons={"sis": reason}, notes=notes)
+
+    matched, size, unmatched = _match_slots(r2, cut.names)
+    mine = matched[:, None] == np.arange(r2.shape[1])
+    on, off = np.where(mine, size, 0.0).max(1), np.where(mine, 0.0, size).max(1)
+    notes += note_if(unmatched, "no slot of codes is left")
+    return SIS(cut.names, r2, matched, on, off, float((on - off).mean()), reasons={}, notes=notes)
+
+
+def _match_slots(r2: Float, names: Sequence[str]) -> tuple[Array, Float, list[str]]:
+    """The slot of codes of each slot of factors, -1 if none is left, R2 (K, S) at least 0, and what has no slot."""
+    size = np.maximum(r2, 0.0)
+    matched = match_columns(size)
+    return matched, size, [name for name, slot in zip(names, matched, strict=True) if slot < 0]
+
+
+def _kernel_r2(cut: Blocks, rows: Array) -> Float:
+    """R2 of every true slot from every inferred one, mean over the columns of the true slot, shape (K, S)."""
+    from sklearn.kernel_ridge import KernelRidge
+
+    scores = np.empty((len(cut.factors), len(cut.codes)))
+    fitted = int(FITTED * len(rows))
+    targets = [standardise(block[rows]) for block in cut.factors]
+    ends = np.cumsum([target.shape[1] for target in targets])
+    y = np.hstack(targets)
+    for j, block in enumerate(cut.codes):
+        x = standardise(block[rows])
+        model = KernelRidge(alpha=1.0, kernel="rbf").fit(x[:fitted], y[:fitted])
+        r2 = column_r2(y[fitted:], model.predict(x[fitted:]))
+        r2 = np.where(np.isnan(r2), 0.0, r2)  # a column that is constant among the held-out rows
+        scores[:, j] = [part.mean() for part in np.split(r2, ends[:-1])]
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +160,7 @@ def block_score(
     regressor : {"tree", "ridge"}, default "tree"
         A decision tree of depth 10, which fits any function of few codes, or a ridge regression with penalty 1, which
         fits linear ones.
-    train : row numbers or mask, optional
-        Training rows; by default all that are not held out.
+    train : row numbers or mask; all that are not held out if None, optional
     test : row numbers, mask or share, default 0.2
         Held-out rows; a share is drawn at random.
     seed : int, default 0
@@ -81,10 +177,8 @@ def block_score(
         fitted, held = split_rows(len(cut.codes[0]), train, test, seed)
         targets = [standardise(block) for block in cut.factors]
         r2[:] = [[_held_out_r2(regressor, x, y, fitted, held, seed) for x in cut.codes] for y in targets]
-    size = np.maximum(r2, 0.0)
-    matched = match_columns(size)
+    matched, size, unmatched = _match_slots(r2, cut.names)
     per_block = np.where(matched < 0, 0.0, size[np.arange(len(size)), matched])
-    unmatched = [name for name, block in zip(cut.names, matched, strict=True) if block < 0]
     return BlockScore(
         factors=cut.names,
         r2=r2,
