@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from congruence import document as doc
 from congruence.decoder.stretch import unseen_share
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Findings,
-    Grid,
-    Heading,
-    Section,
-    Table,
-    Text,
-    facts,
-    share,
-)
+from congruence.document import Block, Cell, Figure, Findings, Heading, Section, Text
 from congruence.formatting import number, percent
 
 if TYPE_CHECKING:
@@ -65,16 +52,20 @@ _GLOSSARY = (
 )
 
 
-def describe(examination: DecoderExamination) -> Document:
+def describe(examination: DecoderExamination) -> doc.Document:
     """The document of a decoder examination."""
-    b = examination.stretch
+    b, other = examination.stretch, examination.other
+    constants = [*_constants(b, examination.certificate)]
+    if other is not None:
+        constants.append(Heading("The decoder of the other training"))
+        constants += _constants(other, examination.other_certificate, brief=False)
     headline, *details = examination.headlines
     reason: str = examination.status
     if examination.best.basis == "premise fails":
         reason = "premise fails"
     elif reason == "unknown" and examination.bounds and all(one.vacuous for one in examination.bounds.values()):
         reason = "vacuous"
-    return Document(
+    return doc.Document(
         question="How much does the decoder stretch lengths, and what does that guarantee?",
         headline=headline,
         details=details,
@@ -83,20 +74,13 @@ def describe(examination: DecoderExamination) -> Document:
         remark=_REMARKS[reason],
         notes=examination.notes,
         sections=(
-            Section("The bi-Lipschitz constant", tuple(_all_constants(examination)), id="constant"),
+            Section("The bi-Lipschitz constant", constants, id="constant"),
             Section("What does Theorem 1 guarantee?", tuple(_theorem(examination)), id="theorem"),
         ),
         glossary=_GLOSSARY,
         settings={**examination.settings, "latents per point": b.dimension, "outputs per point": b.outputs},
         title=f"Decoder: {headline}",
     )
-
-
-def _all_constants(examination: DecoderExamination) -> Iterator[Block]:
-    yield from _constants(examination.stretch, examination.certificate)
-    if examination.other is not None:
-        yield Heading("The decoder of the other training")
-        yield from _constants(examination.other, examination.other_certificate, brief=False)
 
 
 def _constants(b: BiLipschitz, certificate: StretchCertificate | None, brief: bool = True) -> Iterator[Block]:
@@ -113,7 +97,7 @@ def _constants(b: BiLipschitz, certificate: StretchCertificate | None, brief: bo
     ]
     if certificate is not None:
         rows.append(("certified", f"≤ {number(certificate.constant, 4)}", f"everywhere, by {certificate.how}"))
-    yield facts(rows, f"Bi-Lipschitz constant, {b.dimension} latents to {b.outputs} outputs", brief=brief)
+    yield doc.facts(rows, f"Bi-Lipschitz constant, {b.dimension} latents to {b.outputs} outputs", brief=brief)
     finite = bool(np.isfinite(b.constants).any())
     figures = []
     if finite:
@@ -122,7 +106,7 @@ def _constants(b: BiLipschitz, certificate: StretchCertificate | None, brief: bo
         figures.append(Figure("stretch_spectrum", (b,), caption="In each direction", brief=brief and not finite))
     if figures:
         yield Heading("At which points, and in which direction?")
-        yield Grid(figures, "halves")
+        yield doc.Grid(figures, "halves")
 
 
 def _theorem(examination: DecoderExamination) -> Iterator[Block]:
@@ -141,30 +125,20 @@ def _theorem(examination: DecoderExamination) -> Iterator[Block]:
     yield Findings(examination.premises, brief=True)
 
 
-def _bounds(bounds: Sequence[Bound]) -> Table:
+def _bounds(bounds: Sequence[Bound]) -> doc.Table:
     rows = []
     for bound in bounds:
-        constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
         up_to = {"rigid": "rigid motion", "similarity": "similarity"}[bound.up_to]
-        rows += [
-            (up_to, "form of the paper", bound.paper, f"{constant}; {bound.reason}"),
-            (up_to, "general form", bound.general, "of this package; applies for every constant"),
-            (up_to, "trivial", bound.trivial, "holds for any two sets of this size"),
-        ]
-        if bound.other is not None:  # the form of the paper for the larger of both constants, and for their product
-            rows.insert(
-                -2,
-                (
-                    up_to,
-                    "form of the paper, both constants",
-                    bound.sharp,
-                    "of this package; needs a product of at most 2",
-                ),
-            )
-    columns = (*(Column(name, "text") for name in ("up to a", "bound")), Column("distance"))
-    columns += (Column("share of the diameter"), Column("reason", "text"))
-    cells = [
-        (up_to, name, value, Cell("", "") if value is None else share(value / bounds[0].diameter), reason)
-        for up_to, name, value, reason in rows
-    ]
-    return Table("Bounds of Theorem 1", columns, cells, brief=True)
+        constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
+        forms = [("form of the paper", bound.paper, f"{constant}; {bound.reason}")]
+        if bound.other is not None:  # for the product of both constants, not the larger one
+            needs = "of this package; needs a product of at most 2"
+            forms.append(("form of the paper, both constants", bound.sharp, needs))
+        forms.append(("general form", bound.general, "of this package; applies for every constant"))
+        forms.append(("trivial", bound.trivial, "holds for any two sets of this size"))
+        for name, value, reason in forms:
+            part = Cell("", "") if value is None else doc.share(value / bounds[0].diameter)
+            rows.append((up_to, name, value, part, reason))
+    texts = doc.columns("up to a", "bound", kind="text")
+    columns = (*texts, *doc.columns("distance", "share of the diameter"), doc.Column("reason", "text"))
+    return doc.Table("Bounds of Theorem 1", columns, rows, brief=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from congruence.checks import check_integer, check_number
 from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
 from congruence.formatting import count
+from congruence.result import Record
 
 _LARGEST_LAYER = 2**24  # entries of the matrix of one layer
 # Maps of the form A x + b in evaluation mode; their matrix is computed by applying them to the axes.
@@ -29,7 +30,7 @@ _FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", 
 
 
 @dataclass(frozen=True)
-class LayerStretch:
+class LayerStretch(Record):
     """The factors by which one layer multiplies lengths: at least `low`, at most `high`."""
 
     name: str
@@ -38,7 +39,7 @@ class LayerStretch:
 
 
 @dataclass(frozen=True)
-class StretchCertificate:
+class StretchCertificate(Record):
     """A bi-Lipschitz constant and how it was proved.
 
     Rounding is that of float64 singular values; it is not bounded by interval arithmetic.
@@ -52,6 +53,8 @@ class StretchCertificate:
     injective: bool = True  # whether `low` also holds between points far apart; False: inside each linear piece only
     certified: bool = True
 
+    NAMES = ("low", "high", "dimension", "how", "layers", "injective", "certified", "constant", "scale_free")
+
     @property
     def constant(self) -> float:
         """Lambda = max(high, 1 / low), at least 1; infinite where a direction is lost."""
@@ -61,10 +64,6 @@ class StretchCertificate:
     def scale_free(self) -> float:
         """The constant after the best rescaling of all latents by one factor."""
         return math.sqrt(self.high / self.low) if self.low > 0 else math.inf
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON."""
-        return asdict(self) | {"constant": self.constant, "scale_free": self.scale_free}
 
     def __str__(self) -> str:
         lines = [f"Lambda <= {self.constant:.6g}, certified by {self.how}"]
@@ -82,8 +81,7 @@ def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> 
     leak : float
         The slope on the negative side, above 0.
     activations : int
-        K, the number of rectifiers. The paper counts the 3 layers of its decoder; there are only 2 rectifiers between
-        them, so leak^-2 holds.
+        K, the number of rectifiers: 2 for the 3 layers of the paper's decoder, which counts layers.
     dimension : int, optional
         Number of latents, for `theorem1`.
 
@@ -128,11 +126,9 @@ def certify_layers(
     low, high, layers = 1.0, 1.0, []
     x = torch.zeros(1, *shape, dtype=torch.float64)
     for (name, part), slopes in zip(parts, [_slopes(*part) for part in parts], strict=True):  # refused before any work
-        if slopes is not None:
-            one = LayerStretch(name, *slopes)
-        else:
-            one = _linear_layer(name, part, tuple(x.shape[1:]), largest)
-        x = x if slopes is not None else _in_double(part, x)
+        if slopes is None:
+            slopes, x = _singular_range(name, part, tuple(x.shape[1:]), largest), _in_double(part, x)
+        one = LayerStretch(name, *slopes)
         low, high = low * one.low, high * one.high
         if (one.low, one.high) != (1.0, 1.0):
             layers.append(one)
@@ -215,15 +211,15 @@ def negative_slopes(part: Any) -> list[float]:
     return [float(getattr(part, "negative_slope", 0.0))] if kind in ("ReLU", "LeakyReLU") else []
 
 
-def _linear_layer(name: str, part: Any, shape: tuple[int, ...], largest: int) -> LayerStretch:
-    """The exact singular values of a linear layer for inputs of this shape."""
+def _singular_range(name: str, part: Any, shape: tuple[int, ...], largest: int) -> tuple[float, float]:
+    """The least and the largest singular value of a linear layer for inputs of this shape."""
     matrix = layer_matrix(name, part, shape, largest)[0]
     values = np.linalg.svd(matrix, compute_uv=False)
     inputs, outputs = matrix.shape
     if outputs < inputs or values[-1] <= max(matrix.shape) * np.finfo(float).eps * values[0]:
         lost = f"it has {outputs} outputs for {inputs} inputs" if outputs < inputs else "its matrix loses a direction"
         raise InputError(f"{name} has no lower bound, since {lost}; nothing can be certified layer by layer")
-    return LayerStretch(name, float(values[-1]), float(values[0]))
+    return float(values[-1]), float(values[0])
 
 
 def layer_matrix(name: str, part: Any, shape: tuple[int, ...], largest: int = _LARGEST_LAYER) -> tuple[Float, Float]:
