@@ -37,11 +37,7 @@ _ELEMENTWISE |= {"Flatten"}
 def relative_sizes(j: Float, scale: str = "global") -> Float:
     """Return the sizes of the entries of Jacobians (..., m, d) relative to the largest of each, from 0 to 1.
 
-    Parameters
-    ----------
-    j : (..., m, d)
-    scale : {"global", "column"}
-        "column" divides each column by its length first, for latents in different units.
+    The scale "column" divides each column by its length first, for latents in different units; "global" does not.
     """
     check_choice("scale", scale, SCALES)
     size = np.abs(j)
@@ -116,16 +112,9 @@ class Tolerance:
         return np.where(support_of(j, rtol=rtol, atol=self.atol, scale=self.scale), j, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON contract."""
-        return {
-            "rtol": self.rtol,
-            "atol": self.atol,
-            "scale": self.scale,
-            "stable_low": self.low,
-            "stable_high": self.high,
-            "stable_decades": self.decades,
-            "sweep": SWEEP.tolist(),
-        }
+        """The numbers, as in the JSON."""
+        stable = {"stable_low": self.low, "stable_high": self.high, "stable_decades": self.decades}
+        return {"rtol": self.rtol, "atol": self.atol, "scale": self.scale, **stable, "sweep": SWEEP.tolist()}
 
 
 def disjoint_margin(j: Float, blocks: Blocks) -> float:
@@ -147,11 +136,6 @@ def disjoint_tolerance(shares: Float, blocks: Blocks) -> float:
         return 0.0
     reach = np.stack([shares[:, list(block)].max(axis=1) for block in blocks], axis=1)
     return float((-np.partition(-reach, 1, axis=1)[:, 1]).max())
-
-
-def largest_below(shares: Float, rtol: float) -> float:
-    """Return the largest of the relative sizes (m, d) that count as zero at a tolerance; 0 if all are exact zeros."""
-    return float(shares[shares <= rtol].max(initial=0.0))
 
 
 def block_overlap(support: Array, blocks: Blocks) -> Float:

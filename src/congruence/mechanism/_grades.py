@@ -42,16 +42,14 @@ def grade_points(
     columns stay so in a rotation. Scores of pairs are NaN if there are too many latents.
     """
     rng = np.random.default_rng(seed)
-    own: list[dict[str, float]] = []
-    random: list[dict[str, float]] = []
+    own, random = [], []
     for j in jacobians[:_POINTS]:
         unit = scale_to_unit(j, 0)
         own.append(_scores(unit, blocks) | {"IMA": nan})
         for _ in range(_ROTATIONS):
             turned = _scores(unit @ random_rotation(rng, j.shape[1]), blocks)
             random.append(turned | {"IMA": block_orthogonality(rng.standard_normal(j.shape), blocks, tolerance)[1]})
-    means = ({name: float(np.mean([one[name] for one in some])) for name in GRADED} for some in (own, random))
-    typical, null = means
+    typical, null = ({name: float(np.mean([one[name] for one in some])) for name in GRADED} for some in (own, random))
     return {name: (typical[name], null[name]) for name in GRADED}
 
 

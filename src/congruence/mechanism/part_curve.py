@@ -15,6 +15,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.formatting import number
 from congruence.mechanism._blocks import Blocks, merge_groups
+from congruence.mechanism._matroid import scale_to_unit
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
 from congruence.mechanism.parts import HatTree, hat_tree
 
@@ -108,17 +109,17 @@ def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int 
     rng = np.random.default_rng(seed)
     null = []
     for jacobian in jacobians[:_NULLS]:
-        drawn = rng.standard_normal(jacobian.shape)
-        lengths = np.linalg.norm(jacobian / _lengths(jacobian, 0), axis=1, keepdims=True)
-        null.append(drawn / _lengths(drawn, 1) * lengths)
+        lengths = np.linalg.norm(scale_to_unit(jacobian, 0), axis=1, keepdims=True)
+        null.append(hat_tree(scale_to_unit(rng.standard_normal(jacobian.shape), 1) * lengths))
     trees = list(map(hat_tree, jacobians))
-    counts, random = _count(trees), _count(list(map(hat_tree, null)))
+    counts = _count(trees)
+    median, random = (np.quantile(one, 0.5, axis=0, method="inverted_cdf") for one in (counts, _count(null)))
     curve = PartCurve(
         tolerances=TOLERANCES,
-        parts=_median(counts),
+        parts=median,
         low=counts.min(axis=0),
         high=counts.max(axis=0),
-        null=_median(random),
+        null=random,
         points=len(jacobians),
     )
     if curve.longest is None:
@@ -126,11 +127,6 @@ def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int 
     splittings = [tree.splitting(curve.middle) for tree in trees]
     blocks = merge_groups(prepared.dimension, (block for one in splittings for block in one.partition(curve.middle)))
     return replace(curve, blocks=blocks)
-
-
-def _lengths(values: Float, axis: int) -> Float:
-    size = np.linalg.norm(values, axis=axis, keepdims=True)
-    return np.where(size > 0, size, 1.0)
 
 
 def _count(trees: list[HatTree]) -> Array:
@@ -141,7 +137,3 @@ def _count(trees: list[HatTree]) -> Array:
         _, first, which = np.unique(kept, return_index=True, return_inverse=True)
         counts[i] = np.array([len(tree.dims(at)) for at in TOLERANCES[first]])[which]
     return counts
-
-
-def _median(counts: Array) -> Array:
-    return np.asarray(np.quantile(counts, 0.5, axis=0, method="inverted_cdf"))

@@ -14,6 +14,7 @@ from congruence.mechanism._criteria import RTOL
 from congruence.mechanism._matroid import scale_to_unit
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
 from congruence.mechanism.parts import as_jacobians, finest_disjoint
+from congruence.result import Record
 
 
 def action_graph(jacobian: Any, basis: Any = None, *, rtol: float = RTOL) -> Array:
@@ -96,7 +97,7 @@ def component_gap(jacobian: Any, blocks: Any, *, rtol: float = RTOL) -> Componen
 
 
 @dataclass(frozen=True, eq=False)
-class BlockProfile:
+class BlockProfile(Record):
     """The effect of each block on each output, over a sample of points."""
 
     blocks: Blocks
@@ -108,21 +109,17 @@ class BlockProfile:
     output_shape: tuple[int, ...]
     points: int
 
+    NAMES = ("blocks", "overlap", "shared", "graph", "outputs", "points")
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return int(np.prod(self.output_shape))
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the blocks, by their latents."""
         return tuple(f"z{write_blocks([block])}" for block in self.blocks)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Overlaps and the graph, without single outputs."""
-        return {
-            "blocks": [list(block) for block in self.blocks],
-            "overlap": self.overlap.tolist(),
-            "shared": self.shared.tolist(),
-            "graph": self.graph.tolist(),
-            "outputs": int(np.prod(self.output_shape)),
-            "points": self.points,
-        }
 
 
 def profile_blocks(
