@@ -182,7 +182,12 @@ def _matchings(p: GaussianMixture, q: GaussianMixture, seed: int) -> Iterator[tu
             yield (one, other) if p.components == few else (other, one)
         return
     rng = np.random.default_rng(seed)
-    cost = np.asarray(((_invariants(p)[:, None] - _invariants(q)) ** 2).sum(-1))
+    features = []  # of each component, which no rotation changes: weight, distance from the mean, variances
+    for g in (p, q):
+        spread = np.sqrt(np.maximum(np.linalg.eigvalsh(g.covariances), 0))  # (J, m)
+        along = np.sqrt(np.maximum(np.einsum("ja,jab,jb->j", g.means, g.covariances, g.means), 0))
+        features.append(np.column_stack([np.log(g.weights), np.linalg.norm(g.means, axis=1), along, spread]))
+    cost = np.asarray(((features[0][:, None] - features[1]) ** 2).sum(-1))
     typical = float(np.median(cost))
     seen = set()
     for draw in range(_DRAWN):
@@ -195,13 +200,6 @@ def _matchings(p: GaussianMixture, q: GaussianMixture, seed: int) -> Iterator[tu
             matrix, shift = _fit_means(p, q, rows, columns)[0]
             away = (p.means @ matrix.T + shift)[:, None] - q.means
             rows, columns = match(-(away**2).sum(-1) - 0.1 * cost)
-
-
-def _invariants(g: GaussianMixture) -> Float:
-    """Features of each component that no rotation changes: weight, distance from the mean, variances."""
-    values = np.sqrt(np.maximum(np.linalg.eigvalsh(g.covariances), 0))  # (J, m)
-    along = np.sqrt(np.maximum(np.einsum("ja,jab,jb->j", g.means, g.covariances, g.means), 0))
-    return np.column_stack([np.log(g.weights), np.linalg.norm(g.means, axis=1), along, values])
 
 
 def _fit_means(

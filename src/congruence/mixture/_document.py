@@ -8,21 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Findings,
-    Grid,
-    Group,
-    Heading,
-    Section,
-    Table,
-    Text,
-    facts,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Column, Figure, Findings, Group, Heading, Section, Table, Text
 from congruence.formatting import UNDEFINED, elided, number
 from congruence.mixture._assumptions import combine_runs, missing, needed
 from congruence.mixture.conditions import NAMES
@@ -98,16 +85,18 @@ _GLOSSARY = (
 )
 
 
-def describe(result: MixtureExamination) -> Document:
+def describe(result: MixtureExamination) -> doc.Document:
     """The document of an examination."""
     headline, *details = result.headlines
-    return Document(
+    first = result.findings[0]
+    remark = _REMARKS[first.status] + (", as far as the sample shows" if first.basis == "supported" else "")
+    return doc.Document(
         question="Does the mixture prior make the model identifiable?",
         headline=headline,
         details=details,
         claim="Prior identified, at least up to an affine map?",
         status=result.status,
-        remark=_remark(result.findings[0]) if result.checked else "not checked",
+        remark=remark if result.checked else "not checked",
         notes=result.notes,
         sections=tuple(_sections(result)),
         reading=(
@@ -119,10 +108,6 @@ def describe(result: MixtureExamination) -> Document:
         settings=result.settings,
         title=f"Mixture prior: {headline}",
     )
-
-
-def _remark(finding: Finding) -> str:
-    return _REMARKS[finding.status] + (", as far as the sample shows" if finding.basis == "supported" else "")
 
 
 def _sections(result: MixtureExamination) -> Iterator[Section]:
@@ -149,7 +134,7 @@ def _hierarchy(result: MixtureExamination) -> Table:
         rows.append((*cells, _here(finding, list(each.values()))))
     return Table(
         "Rows of Table 1",
-        (Column("row", "text"), Column("needs", "text"), Column("then identified", "text"), Column("here", "text")),
+        doc.columns("row", "needs", "then identified", "here", kind="text"),
         rows,
         sortable=False,
         brief=True,
@@ -193,8 +178,7 @@ def _theorems(result: MixtureExamination) -> Table:
         lacking = dict.fromkeys(name for one in each for name in missing(one))
         below = f"not known to hold: {', '.join(lacking)}" if lacking else ""
         rows.append((theorem.name, " + ".join(needed(theorem)), _here(theorem, each, below), theorem.claim))
-    columns = (Column("statement", "text"), Column("needs", "text"), Column("here", "text"), Column("claim", "text"))
-    return Table("Theorems", columns, rows)
+    return Table("Theorems", doc.columns("statement", "needs", "here", "claim", kind="text"), rows)
 
 
 def _spaces(result: MixtureExamination) -> Iterator[Block]:
@@ -229,14 +213,11 @@ def _agreement(agreement: SpaceAgreement) -> Iterator[Block]:
         for title, one, about in spreads
         if one.pairs
     ]
-    yield facts(lines, "Mean ± standard deviation over ordered pairs")
-    yield Grid(tuple(_matrices(agreement)), "halves")
+    yield doc.facts(lines, "Mean ± standard deviation over ordered pairs")
+    yield doc.Grid(tuple(_matrices(agreement)), "halves")
     yield Heading("Ordered pairs")
-    columns = (
-        Column("source", "name"),
-        Column("target", "name"),
-        *map(Column, ("affine distance ≤", "without a map", "strong MCC", "weak MCC", "held out")),
-    )
+    scores = doc.columns("affine distance ≤", "without a map", "strong MCC", "weak MCC", "held out")
+    columns = (*doc.columns("source", "target", kind="name"), *scores)
     rows: list[tuple[Any, ...]] = []
     for pair in agreement.pairs:
         affine = pair.affine
@@ -250,10 +231,8 @@ def _matrices(agreement: SpaceAgreement) -> Iterator[Group]:
     pairs = {(pair.source, pair.target): pair for pair in agreement.pairs}
     distances = {names: pair.affine.standardised for names, pair in pairs.items() if pair.affine is not None}
     if distances:
-        about = (
-            "L2, in units of the spread of the column, after the best affine map found from row to column: an upper "
-        )
-        about += "bound; 0 is best."
+        about = "L2, in units of the spread of the column, after the best affine map found from row to column: an "
+        about += "upper bound; 0 is best."
         yield _matrix(agreement, "Affine distance of the priors", about, distances, max(distances.values()))
     about = "Codes as learned, matched one to one, in sample; 1 is best."
     yield _matrix(agreement, "Strong MCC", about, {names: pair.strong for names, pair in pairs.items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, TypedDict
 
@@ -16,7 +16,7 @@ from congruence.errors import InputError
 from congruence.formatting import number
 from congruence.mixture._options import TOLERANCE
 from congruence.mixture.priors import FLAT, GaussianMixture
-from congruence.result import Finding, Status
+from congruence.result import Finding, Record, Status, as_data, combine
 
 _ABOUT = {
     "P1": "the latents follow a Gaussian mixture, which is the prior",
@@ -38,17 +38,13 @@ _MOST_PAIRS = 3000  # of components; beyond that, a sample of the pairs is used
 
 
 @dataclass(frozen=True, eq=False)
-class Counterexample:
+class Counterexample(Record):
     """Two latents that a decoder maps to the same point."""
 
     first: Float  # (m,)
     second: Float  # (m,)
     gap: float  # distance between the two outputs
     apart: float  # distance between the two latents
-
-    def to_dict(self) -> dict[str, Any]:
-        """The pair as plain data."""
-        return asdict(self) | {"first": self.first.tolist(), "second": self.second.tolist()}
 
     def __str__(self) -> str:
         first, second = (
@@ -100,7 +96,7 @@ class HierarchyCondition:
             "basis": self.finding.basis,
             "exact": self.exact,
             "evidence": self.finding.evidence,
-            "pair": None if self.pair is None else self.pair.to_dict(),
+            "pair": as_data(self.pair),
             "numbers": dict(self.numbers),
         }
 
@@ -195,13 +191,11 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
     in_latents = largest_correlation(prior.covariances)
     best = _most_distinct_pair(prior, seed)
     if best is None:
-        if prior.components == 1:
+        status: Status = "fails" if prior.components == 1 else "unknown"
+        evidence = "Fewer than two components have a density, so variance ratios are undefined."
+        if status == "fails":
             evidence = "The prior has one component; P2 needs the variances of at least two."
-            condition = make_condition("P2", "fails", evidence, exact=not prior.fitted)
-        else:
-            evidence = "Fewer than two components have a density, so variance ratios are undefined."
-            condition = make_condition("P2", "unknown", evidence)
-        status = condition.status
+        condition = make_condition("P2", status, evidence, exact=status == "fails" and not prior.fitted)
         return CanonicalAxes(np.eye(m), None, np.full(m, math.nan), math.nan, in_latents, "given", status, condition)
     pair, ratios, axes, gap = best
     frame = "found"
@@ -210,7 +204,12 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
         frame, axes, ratios = "given", np.eye(m), variances[pair[0]] / variances[pair[1]]
         gap = smallest_gap(ratios)
     correlation = largest_correlation(axes.T @ prior.covariances @ axes)
-    status = _judge_axes(gap, correlation, frame, tolerance)
+    doubtful = _CORRELATED * tolerance
+    independent: Status = "holds" if correlation <= tolerance else "ambiguous" if correlation <= doubtful else "fails"
+    distinct: Status = "holds" if gap >= _DISTINCT else "ambiguous" if gap > _EQUAL else "fails"
+    # The axes of nearly equal ratios are arbitrary, so a correlation along them refutes nothing.
+    arbitrary = frame == "found" and distinct == "ambiguous"
+    status = "ambiguous" if arbitrary else combine([independent, distinct])
     listed = ", ".join(f"{ratio:.3g}" for ratio in ratios[:_SHOWN]) + (", ..." if m > _SHOWN else "")
     ratio_words = (
         f"The variances of components {pair[0]} and {pair[1]} have ratios {listed}; the smallest gap between "
@@ -264,17 +263,6 @@ def _most_distinct_pair(prior: GaussianMixture, seed: int) -> tuple[tuple[int, i
         if best is None or gap > best[3]:
             best = ((i, j), ratios, axes / np.linalg.norm(axes, axis=0), gap)
     return best
-
-
-def _judge_axes(gap: float, correlation: float, frame: str, tolerance: float) -> Status:
-    doubtful = _CORRELATED * tolerance
-    independent = "holds" if correlation <= tolerance else "ambiguous" if correlation <= doubtful else "fails"
-    distinct = "holds" if gap >= _DISTINCT else "ambiguous" if gap > _EQUAL else "fails"
-    if "fails" in (independent, distinct):
-        # The axes of nearly equal ratios are arbitrary, so a correlation along them refutes nothing.
-        arbitrary = frame == "found" and distinct == "ambiguous"
-        return "ambiguous" if arbitrary else "fails"
-    return "ambiguous" if "ambiguous" in (independent, distinct) else "holds"
 
 
 def largest_correlation(covariances: Float) -> float:

@@ -32,7 +32,7 @@ from congruence.mixture.conditions import NAMES
 from congruence.mixture.priors import GaussianMixture
 from congruence.options import takes
 from congruence.progress import Progress
-from congruence.result import Finding, Result, Status, recorded
+from congruence.result import Finding, Record, Result, Status, as_data, recorded
 from congruence.tables import as_table
 from congruence.tables.inputs import pair_tables
 from congruence.tables.table import as_labels
@@ -40,17 +40,7 @@ from congruence.tables.table import as_labels
 if TYPE_CHECKING:
     from congruence.document import Document
 
-_PAIR_COLUMNS = (
-    "source",
-    "target",
-    "distance",
-    "standardised",
-    "relative",
-    "before",
-    "strong",
-    "weak",
-    "weak_held_out",
-)
+_PAIR_COLUMNS = ("source", "target", "distance", "standardised", "relative", "before")
 _STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
 _HEADLINES = (  # by the row of Table 1
     "No theorem is known to apply",
@@ -85,7 +75,7 @@ class MixtureNumbers(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class ExaminedRun:
+class ExaminedRun(Record):
     """One run: its model, and the assumptions it satisfies."""
 
     name: str
@@ -94,17 +84,6 @@ class ExaminedRun:
     active_latents: float | None  # latents that carry information about the data, if it was logged
     assumptions: Assumptions | None  # None if they were not checked
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> RunNumbers:
-        """The run as plain data."""
-        return {
-            "name": self.name,
-            "model": self.model,
-            "components": self.components,
-            "active_latents": self.active_latents,
-            "assumptions": None if self.assumptions is None else self.assumptions.to_dict(),
-            "notes": list(self.notes),
-        }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -210,7 +189,7 @@ class MixtureExamination(Result):
             "rows": len(self.labels),
             "labels": self.labels_from,
             "runs": [run.to_dict() for run in self.runs],
-            "agreement": None if self.agreement is None else self.agreement.to_dict(),
+            "agreement": as_data(self.agreement),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -222,8 +201,8 @@ class MixtureExamination(Result):
             return
         for pair in self.agreement.pairs:
             numbers = pair.to_dict()
-            values = {**numbers, **numbers["mcc"]}
-            yield {name: values[name] for name in _PAIR_COLUMNS}
+            mcc = numbers.pop("mcc")
+            yield {name: numbers[name] for name in _PAIR_COLUMNS} | mcc
 
     def document(self) -> Document:
         """Hierarchy, assumptions with their evidence, theorems, latent spaces, and the agreement of runs."""
@@ -275,7 +254,14 @@ def examine_mixture(
         check_choice("codes_are", options.codes_are, CODES)
     progress = progress or (lambda what, done, total: None)
     models = as_models(prior, decoder, codes, data, options.noise)
-    priors = {name: _mixture(name, model, named=len(models) > 1 or name != "model") for name, model in models.items()}
+    priors = {}
+    for name, model in models.items():
+        try:
+            priors[name] = model.mixture()
+        except InputError as error:
+            if len(models) == 1 and name == "model":
+                raise
+            raise InputError(f"the prior of {name} cannot be used: {error}") from error
     values, labels, notes, files = _read_codes(models, options)
     runs, spaces = [], []
     for i, (name, model) in enumerate(models.items()):
@@ -323,15 +309,6 @@ def _shared_row(runs: Iterable[Assumptions]) -> int:
     return max((some[0].number for some in each if all(row.prior.status == "holds" for row in some)), default=0)
 
 
-def _mixture(name: str, model: MixtureModel, *, named: bool) -> GaussianMixture | None:
-    try:
-        return model.mixture()
-    except InputError as error:
-        if not named:
-            raise
-        raise InputError(f"the prior of {name} cannot be used: {error}") from error
-
-
 def _read_codes(
     models: Mapping[str, MixtureModel], options: MixtureOptions
 ) -> tuple[dict[str, Float], Array | None, list[str], dict[str, Any]]:
@@ -343,7 +320,7 @@ def _read_codes(
     if not codes:
         return {}, None, [], {}
     inputs = pair_tables([as_table(rows, name=name) for name, rows in codes.items()], labels=options.labels)
-    labels, rows = inputs.labels, _spread_rows(np.arange(len(inputs.values[0])), options.rows)
+    labels, rows = inputs.labels, _spread_rows(len(inputs.values[0]), options.rows)
     if labels is not None:
         if labels.ndim > 1:
             raise InputError(f"labels must be one column; got shape {labels.shape}")
@@ -351,11 +328,6 @@ def _read_codes(
     values = zip(inputs.names, inputs.values, strict=True)
     chosen = {name: np.asarray(to_numpy(x), dtype=np.float64)[rows] for name, x in values}
     return chosen, labels, inputs.notes, recorded(inputs.files)
-
-
-def _spread_rows(x: Array, most: int) -> Array:
-    """At most this number of the rows of x, evenly spread."""
-    return x if len(x) <= most else x[np.linspace(0, len(x) - 1, most).astype(int)]
 
 
 def _examine_run(
@@ -369,7 +341,7 @@ def _examine_run(
             codes,
             model.data,
             codes_are=options.codes_are or model.codes_are,
-            draws=None if model.draws is None else _spread_rows(to_numpy(model.draws), options.rows),
+            draws=None if model.draws is None else to_numpy(model.draws)[_spread_rows(len(model.draws), options.rows)],
             noise=model.noise,
             tolerance=options.tolerance,
             seed=options.seed,
@@ -381,3 +353,8 @@ def _examine_run(
             "checked)"
         )
     return ExaminedRun(name, model.kind, model.components, model.active_latents, assumptions, tuple(notes))
+
+
+def _spread_rows(n: int, most: int) -> Array:
+    """At most this number of n rows, evenly spread."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
