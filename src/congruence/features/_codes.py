@@ -33,50 +33,27 @@ def summarise_codes(
     assert a.encoder is not None
     assert b.encoder is not None
     matched = np.flatnonzero(partner >= 0)
-    others = partner[matched]
-    active = np.zeros(a.m)
-    sums = np.zeros((5, len(matched)))
-    kept: list[tuple[Array, Array]] = []
+    active, sums = np.zeros(a.m), np.zeros((5, len(matched)))
+    largest: Array = np.empty((0, len(shown)), np.float32)
+    places: Array = np.empty((0, len(shown)), np.intp)
     n, step = len(rows_a), max(1, BLOCK_VALUES // max(a.m, b.m))
     shift: tuple[Float, Float] | None = None
     for start in range(0, n, step):
         codes = a.encoder(rows_a[start : start + step])
         active += (codes != 0).sum(0)
         x = codes[:, matched].astype(np.float64)
-        y = b.encoder(rows_b[start : start + step])[:, others].astype(np.float64)
+        y = b.encoder(rows_b[start : start + step])[:, partner[matched]].astype(np.float64)
         shift = shift or (x.mean(0), y.mean(0))  # near the means, so that sums of squares keep their digits
         x, y = x - shift[0], y - shift[1]
         sums += [x.sum(0), y.sum(0), (x * x).sum(0), (y * y).sum(0), (x * y).sum(0)]
-        kept = [_merge_top(kept, codes[:, list(shown)], start)]
-    return CodeStatistics(active / n, _spread(matched, _correlations(sums, n), a.m), _by_feature(kept, shown))
-
-
-def _correlations(sums: Float, n: int) -> Float:
-    """Correlations from the sums of x, y, x^2, y^2 and xy."""
+        here = np.broadcast_to(np.arange(start, start + len(codes))[:, None], (len(codes), len(shown)))
+        largest, places = np.vstack([largest, codes[:, list(shown)]]), np.vstack([places, here])
+        order = np.argsort(-largest, axis=0, kind="stable")[:TOP]
+        largest, places = (np.take_along_axis(some, order, 0) for some in (largest, places))
     x, y, xx, yy, xy = sums
     spread = np.sqrt(np.maximum(xx - x * x / n, 0) * np.maximum(yy - y * y / n, 0))
+    correlation = np.full(a.m, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation: Float = np.where(spread > 0, (xy - x * y / n) / spread, np.nan)
-    return np.clip(correlation, -1, 1)
-
-
-def _spread(matched: Array, values: Float, m: int) -> Array:
-    full = np.full(m, np.nan)
-    full[matched] = values
-    return full
-
-
-def _merge_top(kept: list[tuple[Array, Array]], codes: Array, start: int) -> tuple[Array, Array]:
-    """The largest codes so far and their rows, shapes (top, shown)."""
-    rows = np.arange(start, start + len(codes))[:, None] + np.zeros((1, codes.shape[1]), np.intp)
-    if kept:
-        codes, rows = np.vstack([kept[0][0], codes]), np.vstack([kept[0][1], rows])
-    order = np.argsort(-codes, axis=0, kind="stable")[:TOP]
-    return np.take_along_axis(codes, order, 0), np.take_along_axis(rows, order, 0)
-
-
-def _by_feature(kept: list[tuple[Array, Array]], shown: Sequence[int]) -> dict[int, Array]:
-    if not kept:
-        return {}
-    codes, rows = kept[0]
-    return {feature: rows[codes[:, at] > 0, at] for at, feature in enumerate(shown)}
+        correlation[matched] = np.clip(np.where(spread > 0, (xy - x * y / n) / spread, np.nan), -1, 1)
+    top = {feature: places[largest[:, at] > 0, at] for at, feature in enumerate(shown)}
+    return CodeStatistics(active / n, correlation, top)

@@ -1,14 +1,95 @@
-"""Matchings of two dictionaries: mutual nearest features, and the best one-to-one matching above a limit."""
+"""Cosines of two dictionaries, block by block: nearest features, matchings, and combinations of a few features."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from congruence.arrays import Array
-from congruence.features._neighbours import Similar
+from congruence.arrays import Array, Float, is_tensor, library, to_numpy, to_tensor
 from congruence.stats.matching import match
 
 MOST_DENSE = 2**24  # entries of one connected part that is matched as a dense matrix
+CANDIDATES, TERMS = 32, 3  # nearest features among which a combination is sought, and features in a combination
+BLOCK_VALUES = 2**24  # cosines that are computed at a time
+MOST_PAIRS = 64  # above the limit, for each feature on average; beyond, only the largest of each block row are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Similar:
+    """The nearest feature on the other side of every feature, and all pairs above a limit."""
+
+    nearest: Array  # (m_a,) of b
+    cosine: Array  # (m_a,) with it
+    back: Array  # (m_b,) nearest row of a of every row of b, the first of several
+    back_cosine: Array  # (m_b,) with it
+    rows: Array  # (pairs,) of a
+    columns: Array  # (pairs,) of b
+    values: Array  # (pairs,) their cosines, all above the limit
+    thinned: bool  # whether pairs were left out because there were too many
+
+
+def place(directions: Array, device: str) -> Any:
+    """The directions as the array that is multiplied: a tensor on a GPU, else numpy."""
+    return directions if device == "cpu" else to_tensor(directions, device)
+
+
+def blocks(a: Any, b: Any, unsigned: bool) -> Iterator[tuple[int, Any]]:
+    """Yield the cosines of some rows of a with all rows of b, and the position of the first."""
+    step = max(1, BLOCK_VALUES // len(b))
+    for start in range(0, len(a), step):
+        cosines = a[start : start + step] @ b.T
+        yield start, abs(cosines) if unsigned else cosines
+
+
+def row_maxima(a: Any, b: Any, unsigned: bool) -> Array:
+    """The cosine of every row of a with its nearest row of b, shape (m_a,)."""
+    return np.concatenate([to_numpy(library(block).amax(block, 1)) for _, block in blocks(a, b, unsigned)])
+
+
+def find_similar(a: Any, b: Any, limit: float, unsigned: bool) -> Similar:
+    """The nearest neighbours of two dictionaries in both directions, and all pairs with a cosine above `limit`."""
+    nearest, cosine = np.empty(len(a), np.intp), np.empty(len(a), np.float32)
+    back, back_cosine = np.zeros(len(b), np.intp), np.full(len(b), -2.0, np.float32)
+    found, thinned, most = [], False, min(MOST_PAIRS, len(b))
+    for start, block in blocks(a, b, unsigned):
+        rows = slice(start, start + len(block))
+        nearest[rows] = to_numpy(block.argmax(1))
+        cosine[rows] = to_numpy(library(block).amax(block, 1))
+        largest = to_numpy(library(block).amax(block, 0))
+        nearer = largest > back_cosine
+        back[nearer], back_cosine[nearer] = start + to_numpy(block.argmax(0))[nearer], largest[nearer]
+        above = block > limit
+        if int(above.sum()) > most * len(block):  # the largest of each row
+            thinned = True
+            kth = block.topk(most, 1).values if is_tensor(block) else np.partition(block, -most, 1)[:, [-most]]
+            above &= block >= kth[:, -1:]
+        places = np.nonzero(to_numpy(above))
+        found.append((places[0] + start, places[1], to_numpy(block[above])))
+    pairs = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return Similar(nearest, cosine, back, back_cosine, pairs[0], pairs[1], pairs[2], thinned)
+
+
+def nearest_of_own(a: Any, rows: Array, unsigned: bool) -> Array:
+    """The largest cosine of some rows of a, given by their positions, with the other rows of a."""
+    parts = [np.empty(0, np.float32)]
+    for start, block in blocks(a[rows], a, unsigned):
+        here = rows[start : start + len(block)]
+        block[np.arange(len(block)), here] = -2  # with itself
+        parts.append(to_numpy(library(block).amax(block, 1)))
+    return np.concatenate(parts)
+
+
+def top_neighbours(a: Any, b: Any, k: int) -> Array:
+    """The k rows of b with the largest |cosine| for every row of a, shape (m_a, k), in no order."""
+    k = min(k, len(b))
+    parts = []
+    for _, block in blocks(a, b, True):
+        top = block.topk(k, 1).indices if is_tensor(block) else np.argpartition(block, -k, axis=1)[:, -k:]
+        parts.append(to_numpy(top))
+    return np.concatenate(parts)
 
 
 def match_mutual(similar: Similar, limit: float) -> tuple[Array, Array]:
@@ -74,3 +155,29 @@ def _match_sparse(i: Array, j: Array, gain: Array, m: int, k: int) -> Array:
     real = (found[0] < m) & (found[1] < k)
     edge = {(row, column): at for at, (row, column) in enumerate(zip(i.tolist(), j.tolist(), strict=True))}
     return np.array([edge[pair] for pair in zip(found[0][real].tolist(), found[1][real].tolist(), strict=True)], int)
+
+
+def explained_by_few(a: Array, b: Array, device: str = "cpu", terms: int = TERMS) -> tuple[Float, Array]:
+    """The squared cosine of each row of a with the span of `terms` rows of b, (m,), and these rows, (m, terms).
+
+    Orthogonal matching pursuit among the `CANDIDATES` nearest rows: each step adds the row that explains most of what
+    remains. 1 means that a feature is a combination of these.
+    """
+    near = top_neighbours(place(a, device), place(b, device), CANDIDATES)
+    terms = min(terms, near.shape[1])
+    shares, chosen = np.empty(len(a)), np.empty((len(a), terms), np.intp)
+    step = max(1, 2**22 // (near.shape[1] * a.shape[1]))
+    for start in range(0, len(a), step):
+        rows = slice(start, start + step)
+        rest, basis = a[rows].astype(np.float64), b[near[rows]].astype(np.float64)  # (n, d), (n, candidates, d)
+        here = np.arange(len(rest))
+        for term in range(terms):
+            length = np.sqrt((basis**2).sum(2))  # what earlier terms leave of each candidate
+            gain = np.abs(np.einsum("ncd,nd->nc", basis, rest)) / np.where(length > 1e-6, length, np.inf)
+            best = gain.argmax(1)
+            chosen[rows, term] = near[rows][here, best]
+            unit = basis[here, best] / np.maximum(length[here, best], 1e-6)[:, None]  # (n, d)
+            rest -= (rest * unit).sum(1, keepdims=True) * unit
+            basis -= np.einsum("ncd,nd->nc", basis, unit)[:, :, None] * unit[:, None]
+        shares[rows] = 1 - (rest**2).sum(1)
+    return shares, chosen

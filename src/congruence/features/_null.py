@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, on_sphere
-from congruence.features._matching import match_mutual, match_one_to_one
-from congruence.features._neighbours import find_similar, place, row_maxima
+from congruence.features._matching import find_similar, match_mutual, match_one_to_one, place, row_maxima
 
 ROWS = 4096  # features of the first dictionary that are matched with a null dictionary
 PROBED = 256  # features from which the median of the largest cosines is estimated
@@ -90,13 +89,6 @@ def measure_null(
             step("matching null dictionaries")
     maxima = {kind: np.concatenate([one.cosine for one in found]) for kind, found in similars.items()}
     limit = max(float(np.quantile(values, 1 - level)) for values in maxima.values())
-    matched = {
-        kind: np.concatenate([matched_cosines(one, limit, matching) for one in found])
-        for kind, found in similars.items()
-    }
+    pair = match_mutual if matching == "mutual" else match_one_to_one
+    matched = {kind: np.concatenate([pair(one, limit)[1] for one in found]) for kind, found in similars.items()}
     return Null(maxima, matched, limit)
-
-
-def matched_cosines(similar: Any, limit: float, matching: str) -> Array:
-    """The cosines of matched features, NaN for those without a partner."""
-    return (match_mutual if matching == "mutual" else match_one_to_one)(similar, limit)[1]

@@ -134,7 +134,9 @@ def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -
     if weights is None and inside:
         raise InputError(f"{path} holds several dictionaries; give one of the folders in it: {', '.join(inside[:8])}")
     if weights is not None:
-        return _read_tensors(weights, name or path.name, key, transpose, _config(path / "cfg.json"))
+        config = path / "cfg.json"
+        settings = read_object(config, "the configuration of an SAE") if is_file(config) else {}
+        return _read_tensors(weights, name or path.name, key, transpose, settings)
     if path.suffix == ".safetensors":
         return _read_tensors(path, name or path.stem, key, transpose, {})
     table = _read_named(path, key)
@@ -170,10 +172,6 @@ def _read_tensors(path: Path, name: str, key: str | None, transpose: bool, confi
     return replace(built, encoder=encoder, encoder_note=note)
 
 
-def _config(path: Path) -> dict[str, Any]:
-    return read_object(path, "the configuration of an SAE") if is_file(path) else {}
-
-
 def _read_encoder(
     path: Path, names: tuple[str, ...], built: Dictionary, config: Mapping[str, Any]
 ) -> tuple[Encoder | None, str]:
@@ -192,10 +190,8 @@ def _read_encoder(
         )
     kind, k = _activation(config, sparsify)
     if kind is None:
-        return (
-            None,
-            f"codes of the architecture {config.get('architecture', config.get('activation'))!r} are not computed",
-        )
+        architecture = config.get("architecture", config.get("activation"))
+        return None, f"codes of the architecture {architecture!r} are not computed"
     if config.get("normalize_activations", "none") not in ("none", None):
         return None, f"codes of activations normalised as {config['normalize_activations']!r} are not computed"
     bias = _vector(path, names, "encoder.bias" if sparsify else "b_enc", built.size)
@@ -246,10 +242,8 @@ def _from_ica(ica: Any, name: str, path: Path | None) -> Dictionary:
     built = _build(np.asarray(ica.mixing_).T, name, signed=False, path=path)
     weight = np.asarray(ica.components_, np.float32)[built.number]
     bias = np.zeros(built.m, np.float32)
-    encoder = Encoder(
-        "linear", weight, bias, np.asarray(ica.mean_, np.float32), normalize=getattr(ica, "normalize", None) == "cosine"
-    )
-    return replace(built, encoder=encoder)
+    normalize, offset = getattr(ica, "normalize", None) == "cosine", np.asarray(ica.mean_, np.float32)
+    return replace(built, encoder=Encoder("linear", weight, bias, offset, normalize=normalize))
 
 
 def _build(values: Array, name: str, **more: Any) -> Dictionary:
