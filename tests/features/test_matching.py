@@ -11,6 +11,7 @@ from congruence import match_features
 from congruence.features import _matching
 from congruence.features._matching import (
     Similar,
+    draw_null,
     explained_by_few,
     find_similar,
     match_mutual,
@@ -18,7 +19,6 @@ from congruence.features._matching import (
     row_maxima,
     top_neighbours,
 )
-from congruence.features._null import draw_null
 
 
 def unit(x):
@@ -287,7 +287,7 @@ def test_all_of_the_matching_runs_on_torch(unsigned, rng, monkeypatch):
     a, b, _ = planted(rng, m=200)
     signs = "unsigned" if unsigned else "signed"
     here = match_features(a, b, aligned=True, signs=signs)
-    for module in ("_match", "_null", "_matching"):
+    for module in ("_match", "_matching"):
         monkeypatch.setattr(f"congruence.features.{module}.place", lambda x, device: torch.from_numpy(x))
     there = match_features(a, b, aligned=True, signs=signs)
     assert_array_equal(there.pairs[0].partner, here.pairs[0].partner)

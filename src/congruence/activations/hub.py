@@ -51,20 +51,12 @@ def is_hub_name(name: str) -> bool:
 
 
 def find_model(name: str, revision: str | None = None, *, cache: str | Path | None = None) -> HubModel:
-    """Return a model of a hub at one commit, downloaded if the cache does not hold it.
+    """Return a model of a hub, ``owner/name``, at one commit, downloaded if the cache does not hold it.
 
-    The weights under a name can change, so a commit is required, unless the cache holds exactly one. Settings are
-    downloaded and checked before weights, of which only safetensors are downloaded. A model that is complete in the
-    cache is used without network access.
-
-    Parameters
-    ----------
-    name : str
-        ``owner/name``.
-    revision : str, optional
-        The 40 hex digits of a commit; branches and tags, which can change, are refused.
-    cache : path, optional
-        Folder of the cache, by default that of huggingface_hub (``HF_HUB_CACHE``).
+    The weights under a name can change, so `revision`, the 40 hex digits of a commit, is required unless the cache
+    holds exactly one; branches and tags are refused. Settings are downloaded and checked before weights, of which only
+    safetensors are downloaded. A model that is complete in the cache is used without network access. The cache is by
+    default that of huggingface_hub (``HF_HUB_CACHE``).
     """
     require("huggingface_hub.constants", "a model of a hub", "extract")
     import huggingface_hub as hub

@@ -102,14 +102,9 @@ def as_inputs(
 def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Array | None = None) -> Inputs:
     """Rows of an array with any number of axes, or of a file that holds one.
 
-    Parameters
-    ----------
-    source : array or path
-        .npy files are memory-mapped. The rows of any other embedding table are its values.
-    key : str, optional
-        Name of the array in a .npz file; by default the only one besides ``ids``.
-    ids : sequence of n, optional
-        By default the ids of the file, or row numbers.
+    .npy files are memory-mapped; `key` names the array in a .npz file, by default the only one besides ``ids``. The
+    rows of any other embedding table are its values. `ids`, one for each row, are by default those of the file, or row
+    numbers.
     """
     if isinstance(source, str | Path):
         array, stored_ids, id_name = _read_array(Path(source), key)

@@ -48,13 +48,10 @@ def find_layers(model: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def list_layers(model: Any, batch: Any = None) -> list[Layer]:
-    """List all layers in the order of the model.
+    """List all layers of a torch module in its order.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-    batch : tensor or mapping of tensors, optional
-        A few rows of input. If given, the model runs once, and each layer has the shape of its output.
+    With a batch, a tensor or mapping of tensors with a few rows of input, the model runs once, and each layer has the
+    shape of its output.
     """
     shapes: dict[str, tuple[int, ...] | None] = {}
 

@@ -160,10 +160,8 @@ def theorem3(
         Lambda of the map that generates the data from its factors: independent, white and not Gaussian.
     diameter : float or `Diameter`
         Diameter of the codes or of the factors, whichever is larger.
-    dimension : int, optional
-        Number of latents; by default that of the results.
-    constant : float, optional
-        c_D in the form of the paper; by default `isometric_constant` of this package.
+    dimension : as in `theorem1`
+    constant : as in `theorem1`
 
     Returns
     -------
@@ -240,16 +238,9 @@ class DynamicalIsometry(Record):
 
 
 def dynamical_isometry(deviation: float) -> DynamicalIsometry:
-    """Convert singular values in [1 - d, 1 + d] into a bi-Lipschitz constant.
+    """Convert singular values in [1 - d, 1 + d], with a deviation d below 1, into a bi-Lipschitz constant.
 
-    Parameters
-    ----------
-    deviation : float
-        d, at least 0 and below 1.
-
-    References
-    ----------
-    Nelson et al. 2026, appendix A.4, which uses (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
+    Nelson et al. 2026, appendix A.4, use (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
     """
     if not 0 <= deviation < 1:
         raise InputError(f"deviation must be at least 0 and below 1; got {deviation!r}")

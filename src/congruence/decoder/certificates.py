@@ -74,20 +74,10 @@ class StretchCertificate(Record):
 
 
 def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> StretchCertificate:
-    """Certify a stack of isometric layers (orthonormal columns) with leaky rectifiers between them: leak^-K.
+    """Certify a stack of isometric layers (orthonormal columns) with K leaky rectifiers between them: leak^-K.
 
-    Parameters
-    ----------
-    leak : float
-        The slope on the negative side, above 0.
-    activations : int
-        K, the number of rectifiers: 2 for the 3 layers of the paper's decoder, which counts layers.
-    dimension : int, optional
-        Number of latents, for `theorem1`.
-
-    References
-    ----------
-    Nelson et al. 2026, appendix A.7.1.
+    `leak`, above 0, is the slope on the negative side. K is 2 for the 3 layers of the paper's decoder, which counts
+    layers (Nelson et al. 2026, appendix A.7.1). `dimension` is the number of latents, for `theorem1`.
     """
     check_number("leak", leak, 0, open_low=True)
     check_integer("activations", activations, 0)
@@ -105,20 +95,9 @@ def certify_layers(
     value, that of a leaky rectifier its slopes. The result holds everywhere, between near and distant points, and is
     loose: the worst directions of two layers need not coincide.
 
-    Parameters
-    ----------
-    decoder : torch module
-        A `Sequential` (of Sequentials) in evaluation mode. Layers whose slope approaches 0 (ReLU, tanh), linear layers
-        that lose a direction, and unknown layers raise an error.
-    latent_shape : int or tuple of int, optional
-        Shape of one row of latents; by default the width of the first linear layer.
-    largest : int
-        Most entries of the matrix of one layer, whose singular values are computed.
-
-    Returns
-    -------
-    StretchCertificate
-        With one entry for each layer that changes lengths.
+    The decoder is a `Sequential` (of Sequentials) in evaluation mode. Layers whose slope approaches 0 (ReLU, tanh),
+    linear layers that lose a direction, and unknown layers raise an error. `latent_shape` is that of one row of
+    latents; by default the width of the first linear layer. `largest` is the most entries of the matrix of a layer.
     """
     torch = import_torch()
     parts = list(layers_of(decoder))

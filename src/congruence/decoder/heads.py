@@ -85,14 +85,9 @@ class HeadsAgainstData(Record):
 
 
 def sufficient_diversity(head: Any, *, outputs: str = "softmax") -> Diversity:
-    """Check that the rows of a last layer span the representation.
+    """Check that the rows of a last layer span the representation; `head` and `outputs` are as in `roeder_map`.
 
-    Parameters
-    ----------
-    head : torch `Linear`, (classes, D) array, or pair of weights and biases
-        The last linear layer.
-    outputs : {"softmax", "sigmoid", "linear"}
-        With a softmax only differences between classes count, so D + 1 classes are needed; otherwise D.
+    With a softmax only differences between classes count, so D + 1 classes are needed; otherwise D.
 
     References
     ----------

@@ -50,19 +50,12 @@ class Regions:
 def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regions:
     """Enumerate every linear piece of a small network of linear layers and (leaky) rectifiers.
 
-    Parameters
-    ----------
-    decoder : torch module
-        A `Sequential` with at most 64 units in rectifiers; rectifiers may have no leak.
-    box : (float, float), optional
-        Range of all coordinates of the latents; by default all latents.
+    The decoder is a `Sequential` with at most 64 units in rectifiers, which may have no leak. `box` is the range of all
+    coordinates of the latents; by default all latents.
 
-    Returns
-    -------
-    Regions
-        The certificate holds the exact least and largest singular value over all pieces. The largest bounds every
-        distance in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces
-        that contain no ball of radius 1e-9 are ignored.
+    The certificate holds the exact least and largest singular value over all pieces. The largest bounds every distance
+    in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces that contain
+    no ball of radius 1e-9 are ignored.
     """
     pieces = linear_pieces(decoder, box)
     d = pieces[0].matrix.shape[0]

@@ -15,11 +15,9 @@ from congruence.arrays import Array, is_tensor, resolve_device, to_numpy
 from congruence.checks import check_choice, check_integer, check_number, check_seed
 from congruence.errors import InputError
 from congruence.features import _matching as matching
-from congruence.features._codes import CodeStatistics, summarise_codes
 from congruence.features._matching import place
-from congruence.features._null import draw_null, measure_null
 from congruence.features._options import MATCHINGS, SIGNS, FeatureOptions
-from congruence.features.dictionary import Dictionary, read_dictionary
+from congruence.features.dictionary import CodeStatistics, Dictionary, read_dictionary, summarise_codes
 from congruence.features.feature_match import ROUNDING, FeatureMatch, PairMatch, Split
 from congruence.files import describe_file
 from congruence.formatting import percent
@@ -191,7 +189,7 @@ def _match_pair(
     where: tuple[int, int],
 ) -> PairMatch:
     seed = (options.seed, *where)
-    null = measure_null(
+    null = matching.measure_null(
         a.directions, b.directions, draws=options.nulls, level=options.level, matching=options.matching,
         unsigned=unsigned, device=device, seed=seed, step=steps,
     )  # fmt: skip
@@ -275,7 +273,7 @@ def _split(a: Array, b: Array, lonely: Array, rng: np.random.Generator, device: 
         return None
     rows = _sample(lonely, SPLIT_ROWS, rng)
     share, chosen = matching.explained_by_few(a[rows], b, device)
-    by_chance, _ = matching.explained_by_few(a[rows], draw_null(b, "covariance", rng), device)
+    by_chance, _ = matching.explained_by_few(a[rows], matching.draw_null(b, "covariance", rng), device)
     return Split(rows, share, chosen, by_chance)
 
 

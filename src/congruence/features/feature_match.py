@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.features._codes import CodeStatistics
-from congruence.features._null import Null
-from congruence.features.dictionary import Dictionary
+from congruence.features._matching import Null
+from congruence.features.dictionary import CodeStatistics, Dictionary
 from congruence.formatting import percent
 from congruence.result import Finding, Result, Status
 from congruence.stats.intervals import NO_INTERVAL, jackknife_interval

@@ -47,16 +47,9 @@ def measure_interactions(
     """Measure mixed derivatives of an order of at least 2, or differences, at all points of a decoder.
 
     A `rotation` (d, d) of the latents, in units of their standard deviations, gives the numbers of a decoder whose
-    blocks are other directions.
-
-    Returns
-    -------
-    cross : (r,) array
-        The largest mixed derivative over the largest of that order; 0 if all derivatives of this order vanish.
-    degenerate : (r,) array of bool
-        Whether all derivatives of this order, relative to the first, are below `tolerance`: then H_n holds trivially.
-    complete : bool
-        Whether all derivatives were computed, rather than those along random directions.
+    blocks are other directions. Returns for each point, (r,), the largest mixed derivative over the largest of that
+    order (0 if all vanish); whether all derivatives of this order, relative to the first, are below `tolerance`, so
+    that H_n holds trivially; and whether all derivatives were computed, rather than those along random directions.
     """
     directions, mixed, complete = _directions(prepared, blocks, order, seed)
     lengths = step_lengths(prepared)
@@ -72,12 +65,6 @@ def measure_interactions(
     slope = max(float(np.abs(part).max()) for part in directional_chunks(few, np.diag(lengths)[:, None, :])) or 1e-300
     empty = every <= tolerance * slope
     return np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete
-
-
-def random_rotation(rng: np.random.Generator, d: int) -> Float:
-    """Draw a uniformly distributed orthogonal matrix (d, d)."""
-    q, r = np.linalg.qr(rng.standard_normal((d, d)))
-    return np.asarray(q * np.sign(np.diag(r)))
 
 
 def _directions(prepared: PreparedDecoder, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:

@@ -16,17 +16,10 @@ from congruence.arrays import Array, Float
 from congruence.decoder.prepared_decoder import PreparedDecoder
 from congruence.formatting import count, number, percent
 from congruence.mechanism import _criteria as criteria
+from congruence.mechanism import _interactions as interactions
 from congruence.mechanism._blocks import Blocks
-from congruence.mechanism._criteria import SINGLE, SWEEP, THIN, SizeHistogram, Tolerance
-from congruence.mechanism._grades import GRADED, disjoint_leak, grade_points
-from congruence.mechanism._interactions import (
-    Separability,
-    curved_parts,
-    derivative_tensors,
-    measure_interactions,
-    measure_separability,
-    random_rotation,
-)
+from congruence.mechanism._criteria import GRADED, SINGLE, SWEEP, THIN, SizeHistogram, Tolerance, random_rotation
+from congruence.mechanism._interactions import Separability
 from congruence.mechanism._matroid import count_sets, unit_rows
 from congruence.mechanism._sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
 from congruence.mechanism.derivatives import jacobian_chunks
@@ -107,7 +100,7 @@ def survey_points(
                     nonzeros=int(support.sum()),
                     below=float(shares[shares <= rtol].max(initial=0.0)),
                     faint=int((~support.any(axis=0) & (np.abs(j).max(axis=0) > max(atol, 0.0))).sum()),
-                    leak=disjoint_leak(j, blocks),
+                    leak=criteria.disjoint_leak(j, blocks),
                 )
             )
             histogram.add(shares)
@@ -116,7 +109,7 @@ def survey_points(
             if (len(stored) + 1) * m * d <= _STORED_NUMBERS or not stored:
                 stored.append(j)
     arrays = PointNumbers(*map(np.array, zip(*points, strict=True)))
-    grades = grade_points(stored, blocks, tolerance, seed)
+    grades = criteria.grade_points(stored, blocks, tolerance, seed)
     grades["D"] = float(arrays.leak.mean()), grades["D"][1]  # at all points
     known = np.isfinite(arrays.cosine)
     grades["IMA"] = float(arrays.cosine[known].mean()) if known.any() else nan, grades["IMA"][1]
@@ -211,8 +204,13 @@ def judge_criteria(
     measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
     statuses = np.array([[gap.status for gap in row] for row in gaps])
     sparse = _judge("S", statuses, margins, measures, **more)
-    if faint:  # a block that is weak as a whole would seem to reach nothing
-        disjoint, contained, sparsest, sparse = (_doubt(one, faint) for one in (disjoint, contained, sparsest, sparse))
+    supports = [disjoint, contained, sparsest, sparse]
+    if faint:  # a block that is weak as a whole would seem to reach nothing, and a criterion hold for this reason alone
+        doubt = f"a latent acts below the tolerance at {count(faint, 'point')}; scale='column' compares it with itself"
+        for i, old in enumerate(supports):
+            doubted = replace(old.finding, status="ambiguous", basis="not refuted")
+            finding = doubted if old.status == "holds" else old.finding
+            supports[i] = replace(old, finding=finding, remarks=(*old.remarks, doubt))
     measures, known = "largest cosine between blocks", np.isfinite(points.cosine)
     values = np.where(known, points.cosine, 0.0)
     contrast = float(points.contrast[known].mean()) if known.any() else nan
@@ -221,21 +219,13 @@ def judge_criteria(
     if not known.all() and orthogonal.status != "fails":
         remark = f"a block loses a direction at {int((~known).sum())} points"
         orthogonal = make_criterion("IMA", "unknown", nan, measures, None, nan, len(known), remarks=(remark,))
-    judged = disjoint, contained, sparsest, sparse, orthogonal
-    return judged, tuple(_irreducibility(name, values) for name, values in parts.items())
+    return (*supports, orthogonal), tuple(_irreducibility(name, values) for name, values in parts.items())
 
 
 def _graded(survey: Survey, name: str) -> dict[str, Any]:
     """The graded score of a criterion; nothing where there are too many latents to grade their pairs."""
     typical, null = survey.grades[name]
     return {} if np.isnan(typical) else {"typical": typical, "null": null, "graded": GRADED[name]}
-
-
-def _doubt(one: Criterion, faint: int) -> Criterion:
-    """A criterion on supports that miss a whole latent: it may hold for this reason alone."""
-    remark = f"a latent acts below the tolerance at {count(faint, 'point')}; scale='column' compares it with itself"
-    finding = one.finding if one.status != "holds" else replace(one.finding, status="ambiguous", basis="not refuted")
-    return replace(one, finding=finding, remarks=(*one.remarks, remark))
 
 
 def _judge_at(
@@ -274,10 +264,10 @@ def judge_interactions(
 ) -> Criterion:
     """Judge Type H_n, that derivatives (or finite differences) that mix blocks vanish."""
     how: dict[str, Any] = {"differences": finite, "tolerance": tolerance, "seed": seed}
-    cross, degenerate, complete = measure_interactions(prepared, blocks, order, **how)
+    cross, degenerate, complete = interactions.measure_interactions(prepared, blocks, order, **how)
     few = replace(prepared, z=prepared.z[:_NULL_POINTS])
     turn = random_rotation(np.random.default_rng(seed), prepared.dimension)
-    null = measure_interactions(few, blocks, order, rotation=turn, **how)[0]
+    null = interactions.measure_interactions(few, blocks, order, rotation=turn, **how)[0]
     rounded = finite and at.rtol < tolerance == SINGLE
     at = replace(at, rtol=SINGLE) if rounded else at
     empty = bool(degenerate.all())
@@ -316,10 +306,12 @@ def judge_separability(
     flat = dict.fromkeys(ranked, 0)
     top = max(ranked, default=1)
     rows = min(_RANKED_POINTS, len(prepared.z), max(1, _RANKED_NUMBERS // (m * d**top)))
-    for derivatives in derivative_tensors(prepared, rows, top) if ranked else ():
+    for derivatives in interactions.derivative_tensors(prepared, rows, top) if ranked else ():
         for n in ranked:
-            ranks[n].append(measure_separability(derivatives, blocks, n, tolerance))
-            split = [curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
+            ranks[n].append(interactions.measure_separability(derivatives, blocks, n, tolerance))
+            split = [
+                interactions.curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks
+            ]
             parts[n].append([max(number, 1) for number, _ in split])
             flat[n] = max(flat[n], sum(lost for _, lost in split))
     separable, irreducible = [], []

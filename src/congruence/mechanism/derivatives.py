@@ -21,6 +21,7 @@ from congruence.decoder.prepared_decoder import (
 )
 from congruence.errors import InputError
 
+Chunks = Iterator[Float]
 _FLAT, _FLAT_SINGLE = 1e-9, 1e-4  # relative to the first derivatives, in float64 and float32: rounding error
 _PAIRS = 4  # of directions along which second derivatives are tested for being zero ...
 _PAIRS_CHUNK = 8  # ... at this many points at a time: most decoders are curved at the first
@@ -80,9 +81,7 @@ def jacobians(
     return _gather(prepared, jacobian_chunks(prepared, outputs=outputs, chunk=chunk))
 
 
-def jacobian_chunks(
-    prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None
-) -> Iterator[Float]:
+def jacobian_chunks(prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None) -> Chunks:
     """Yield the Jacobians of a few points at a time, (some, m, d)."""
     for values in directional_chunks(prepared, np.eye(prepared.dimension)[:, None, :], outputs=outputs, chunk=chunk):
         yield np.ascontiguousarray(values.transpose(0, 2, 1))
@@ -101,7 +100,7 @@ def second_derivatives(
 
 def second_derivative_chunks(
     prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None
-) -> Iterator[Float]:
+) -> Chunks:
     """Yield the second derivatives of a few points at a time, (some, m, d, d)."""
     d = prepared.dimension
     pairs = np.array(list(combinations_with_replacement(range(d), 2)))  # (q, 2)

@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -89,11 +89,8 @@ class FinestParts(Record):
         """Over how many decades of tolerance the dimensions stay the same, of the seven in the sweep; Type D."""
         if not self.sweep:
             return None
-        longest = current = 0
-        for _, dims in self.sweep:
-            current = current + 1 if dims == self.dims else 0
-            longest = max(longest, current)
-        return max(longest - 1, 0) / 2
+        runs = [len([*run]) for same, run in groupby(self.sweep, lambda one: one[1] == self.dims) if same]
+        return max([run - 1 for run in runs], default=0) / 2
 
     @property
     def sentence(self) -> str:
@@ -149,10 +146,10 @@ class Discovery(Record):
     NAMES = ("points", "dimension", "outputs", "found", "graph", "notes")
 
     def __getitem__(self, type: str) -> FinestParts:
-        for one in self.found:
-            if one.type == type:
-                return one
-        raise UnknownKeyError(f"there is no type {type!r}; there are {', '.join(one.type for one in self.found)}")
+        found = {one.type: one for one in self.found}
+        if type not in found:
+            raise UnknownKeyError(f"there is no type {type!r}; there are {', '.join(found)}")
+        return found[type]
 
     def __str__(self) -> str:
         return "\n".join([*(one.sentence for one in self.found), *(f"note: {note}" for note in self.notes)])

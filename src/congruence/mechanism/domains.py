@@ -152,13 +152,8 @@ def count_loops(touching: Array) -> int | None:
 
     Boxes that meet pairwise meet all together, so the union can be contracted to the complex of all cliques of the
     graph of touching boxes (nerve theorem). Its loops are words in the edges outside a spanning tree, with a relation
-    for each triangle.
-
-    Returns
-    -------
-    int or None
-        0 is certainly simply connected: triangles removed all edges. More than 0 counts loops modulo 2 (first
-        homology), so the set is certainly not simply connected. None: undecided.
+    for each triangle. 0 is certainly simply connected: triangles removed all edges. More than 0 counts loops modulo 2
+    (first homology), so the set is certainly not simply connected. None: undecided.
     """
     reached, tree, stack = {0}, set(), [0]
     while stack:

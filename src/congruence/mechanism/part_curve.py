@@ -46,17 +46,15 @@ class PartCurve:
     @property
     def longest(self) -> tuple[int, float, float] | None:
         """The number of parts above 1 that lasts longest below `null_from`, and its interval of tolerances, if any."""
-        best: tuple[float, int, float, float] | None = None
         below = np.flatnonzero(self.tolerances < self.null_from)
-        edges = np.flatnonzero(np.diff(self.parts[below]) != 0) + 1
-        for run in np.split(below, edges):
-            if not run.size or self.parts[run[0]] < 2:
-                continue
-            low, high = float(self.tolerances[run[0]]), float(self.tolerances[run[-1]])
-            decades = float(np.log10(high / low))
-            if decades >= _WIDE and (best is None or decades > best[0]):
-                best = decades, int(self.parts[run[0]]), low, high
-        return None if best is None else best[1:]
+        runs = np.split(below, np.flatnonzero(np.diff(self.parts[below]) != 0) + 1)
+        found = [
+            (int(self.parts[run[0]]), float(self.tolerances[run[0]]), float(self.tolerances[run[-1]]))
+            for run in runs
+            if run.size and self.parts[run[0]] >= 2
+        ]
+        best = max(found, key=lambda one: float(np.log10(one[2] / one[1])), default=None)
+        return best if best is not None and float(np.log10(best[2] / best[1])) >= _WIDE else None
 
     @property
     def middle(self) -> float:
@@ -86,22 +84,18 @@ class PartCurve:
 def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int = 0) -> PartCurve:
     """Count the finest parts with disjoint outputs, in any basis, at each tolerance.
 
+    Exact zeros give the same number at every tolerance. The null has rows of the same lengths as the Jacobian's, in
+    random directions.
+
     Parameters
     ----------
     decoder : torch module or function
-        As in `jacobians`.
     z : (r, d)
         Points, of which at most 16 are used, fewer if there are many outputs.
     device : str
         "auto" uses the device of the weights.
     seed : int
         Seed of the random directions.
-
-    Returns
-    -------
-    PartCurve
-        Exact zeros give the same number at every tolerance. The null has rows of the same lengths as the Jacobian's,
-        in random directions.
     """
     prepared = open_decoder(decoder, z, device)
     most = int(np.clip(_LINKS / prepared.outputs**2, 2, _POINTS))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -149,14 +148,9 @@ def finest_disjoint(jacobian: Any, *, rtol: float = RTOL) -> Splitting:
     """Find the finest parts of the latent directions that act on disjoint outputs, in any basis; unique and exact.
 
     Two outputs are linked if the hat matrix J J^+ has an entry for them; the components of that graph are those of the
-    linear matroid of the rows of J. The directions that move one component alone are a part.
-
-    Parameters
-    ----------
-    jacobian : (m, d)
-        With m <= d it is uninformative: every invertible square Jacobian splits into d parts.
-    rtol : float
-        Links up to it are cut: the cosine of two whitened rows, times the shorter's length over the longest's.
+    linear matroid of the rows of J. The directions that move one component alone are a part. Links up to `rtol` are
+    cut: the cosine of two whitened rows, times the shorter's length over the longest's. A Jacobian (m, d) with m <= d
+    is uninformative: every invertible square one splits into d parts.
     """
     return hat_tree(as_jacobians(jacobian)[0]).splitting(rtol)
 
@@ -296,8 +290,16 @@ def _eigenspaces(element: Float, forms: Float, rtol: float) -> list[Float]:
     Eigenvalues of a block that cannot be diagonalised are scattered by rounding, so groupings are tried from the finest
     to the coarsest, and the forms decide.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     values, vectors = np.linalg.eig(element)
-    for label in _groupings(values):
+    if len(values) == 1:
+        return [np.eye(1)]
+    # Conjugates together; from all apart to all together, the nearest joined first.
+    tree = linkage(np.column_stack([values.real, np.abs(values.imag)]), method="single")
+    scale = float(np.abs(values).max()) or 1.0
+    for cut in np.unique(np.maximum([0.0, *tree[:, 2]], 1e-9 * scale)):
+        label = fcluster(tree, t=cut, criterion="distance") - 1
         spaces = []
         for k in range(label.max() + 1):
             chosen = vectors[:, label == k]
@@ -311,16 +313,3 @@ def _eigenspaces(element: Float, forms: Float, rtol: float) -> list[Float]:
             if across <= max(1e3 * rtol, 1e-6) * seen.max():
                 return spaces
     return [np.eye(len(element))]
-
-
-def _groupings(values: Array) -> list[Array]:
-    """Labels of eigenvalues, conjugates together, from all apart to all together, the nearest joined first."""
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    if len(values) == 1:
-        return [np.zeros(1, dtype=int)]
-    tree = linkage(np.column_stack([values.real, np.abs(values.imag)]), method="single")
-    scale = float(np.abs(values).max()) or 1.0
-    cuts = [max(h, 1e-9 * scale) for h in (0.0, *tree[:, 2])]
-    cuts = [cuts[0], *(b for a, b in pairwise(cuts) if b > a)]
-    return [fcluster(tree, t=cut, criterion="distance") - 1 for cut in cuts]

@@ -15,9 +15,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from congruence.arrays import as_matrix, to_numpy
+from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError, UnknownKeyError
 from congruence.formatting import count
+from congruence.mixture._models import MixtureModel
+from congruence.mixture._options import MixtureOptions
 from congruence.mixture.conditions import (
     NAMES,
     CanonicalAxes,
@@ -292,28 +294,21 @@ class Assumptions:
 
 
 def check_assumptions(
-    prior: GaussianMixture,
-    decoder: Any = None,
-    codes: Any = None,
-    data: Any = None,
-    *,
-    codes_are: str | None = None,
-    draws: Any = None,
-    noise: float | str = 0.0,
-    tolerance: float,
-    seed: int,
+    prior: GaussianMixture, model: MixtureModel, codes: Float | None, options: MixtureOptions
 ) -> Assumptions:
-    """Check P1 to P3 and F1 to F4 of one model; the parameters are those of `congruence.mixture.examine_mixture`."""
+    """Check P1 to P3 and F1 to F4 of one model, with its prior and the rows of its codes that are used, (n, m)."""
+    decoder, data, noise, seed = model.decoder, model.data, model.noise, options.seed
     deviation = 0.0 if noise == "unknown" else noise
     if isinstance(deviation, str | bool) or deviation is None or not (math.isfinite(deviation) and deviation >= 0):
         raise InputError(f"noise must be a standard deviation of at least 0, or 'unknown'; got {noise!r}")
     kind = "unknown" if noise == "unknown" else "known" if deviation else "none"
-    tested, kind_of_codes = codes, codes_are
-    if draws is not None and codes_are == "means":
-        tested, kind_of_codes = draws, "encoder"
-    p1, test = judge_prior(prior, tested, codes_are=kind_of_codes, seed=seed)
+    tested, codes_are = codes, options.codes_are or model.codes_are
+    if model.draws is not None and codes_are == "means":
+        drawn = to_numpy(model.draws)
+        tested, codes_are = drawn[spread_rows(len(drawn), options.rows)], "encoder"
+    p1, test = judge_prior(prior, tested, codes_are=codes_are, seed=seed)
     mixture = prior if test is None else test.mixture
-    axes = canonical_axes(mixture, tolerance=tolerance, seed=seed)
+    axes = canonical_axes(mixture, tolerance=options.tolerance, seed=seed)
     p2, rows = axes.condition, None
     if p1.status == "fails":
         why = "The codes do not follow the prior (P1), so its components say nothing about their latents."
@@ -392,3 +387,8 @@ def _judge_hidden(
             why = f"Counting components over all sets of latents yields {describe(hidden)}; {hidden.reason}."
     numbers = hidden.to_dict() if hidden is not None and status != "unknown" else None
     return hidden, make_condition("P3", status, why, exact=exact and status != "unknown", numbers=numbers)
+
+
+def spread_rows(n: int, most: int) -> Array:
+    """At most this number of n rows, evenly spread."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)

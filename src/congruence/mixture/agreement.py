@@ -207,21 +207,11 @@ def compare_spaces(
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> SpaceAgreement:
-    """Compare the latent spaces of runs pair by pair, in both directions.
+    """Compare the latent spaces of two or more runs pair by pair, in both directions.
 
-    Parameters
-    ----------
-    spaces : sequence or mapping of LatentSpace
-        At least two, with the same rows and the same number of latents; row i is the same sample in all.
-    seed : int
-        Seed of the random halves of rows, and of the matchings of components.
-    progress : callable, optional
-        Called as progress(what, done, total) before each pair.
-
-    Returns
-    -------
-    SpaceAgreement
-        MCC is in sample, as in the paper, and the weak one also held out; affine distances are upper bounds.
+    All runs have the same rows and the same number of latents; row i is the same sample in all. `seed` draws random
+    halves of the rows and matchings of components. `progress` is called as progress(what, done, total) before each
+    pair. MCC is in sample, as in the paper, and the weak one also held out; affine distances are upper bounds.
 
     References
     ----------

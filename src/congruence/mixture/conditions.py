@@ -171,16 +171,10 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
     diagonal for all covariances S, P2 holds for the latents V^T z of the same model in other coordinates; P2 of the
     given latents fails, and of the theorems only those up to an affine map apply to them.
 
-    Parameters
-    ----------
-    prior : GaussianMixture
-        A mixture that was fitted with constrained covariances ("diag", "spherical", "tied") does not decide P2, since
-        the fit assumed what P2 asserts.
-    tolerance : float
-        Largest correlation within a component that counts as none. For a prior estimated from n rows, use about
-        4 / sqrt(n * smallest weight).
-    seed : int
-        Seed of the sample of pairs of components, where there are more than 3000.
+    A mixture that was fitted with constrained covariances ("diag", "spherical", "tied") does not decide P2, since the
+    fit assumed what P2 asserts. `tolerance` is the largest correlation within a component that counts as none; for a
+    prior estimated from n rows, use about 4 / sqrt(n * smallest weight). If there are more than 3000 pairs of
+    components, a sample of them is drawn with `seed`.
 
     References
     ----------

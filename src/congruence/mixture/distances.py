@@ -120,17 +120,11 @@ class AffineDistances:
 
 
 def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
-    """Compute the L2 distance of two mixtures of the same latents.
+    """Compute the L2 distance of two mixtures of the same latents, in any form that `affine_distance` takes.
 
-    If both lie on one affine subspace, densities are those on it. A component on a smaller subspace has no density:
-    its distance is infinite unless it is in both mixtures with the same weight, or `smoothing` is above 0.
-
-    Parameters
-    ----------
-    p, q : GaussianMixture
-        Or a fitted scikit-learn mixture, or a model with `mixture_prior()`; with the same number of latents.
-    smoothing : float
-        Standard deviation of Gaussian noise that is added to both.
+    If both lie on one affine subspace, densities are those on it. A component on a smaller subspace has no density: its
+    distance is infinite unless it is in both mixtures with the same weight, or `smoothing`, the standard deviation of
+    Gaussian noise that is added to both, is above 0.
 
     References
     ----------

@@ -13,18 +13,8 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
-from congruence.mixture._assumptions import (
-    AFFINE,
-    DRAWS,
-    ESSENTIAL,
-    IDENTIFIED,
-    ORDER,
-    SCALED,
-    Assumptions,
-    AssumptionsNumbers,
-    check_assumptions,
-    combine_runs,
-)
+from congruence.mixture import _assumptions as hierarchy
+from congruence.mixture._assumptions import Assumptions, AssumptionsNumbers, combine_runs
 from congruence.mixture._models import MixtureModel, as_models
 from congruence.mixture._options import CODES, MixtureOptions
 from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
@@ -41,7 +31,13 @@ if TYPE_CHECKING:
     from congruence.document import Document
 
 _PAIR_COLUMNS = ("source", "target", "distance", "standardised", "relative", "before")
-_STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
+_STRENGTH = (
+    None,
+    hierarchy.ESSENTIAL,
+    hierarchy.AFFINE,
+    hierarchy.SCALED,
+    hierarchy.ORDER,
+)  # of what is identified, from weak to strong
 _HEADLINES = (  # by the row of Table 1
     "No theorem is known to apply",
     "The prior is identified up to an affine map",
@@ -123,7 +119,9 @@ class MixtureExamination(Result):
     def findings(self) -> tuple[Finding, ...]:
         """The main claim, then P1 to P3, F1 to F4 and the theorems, each in every run that was checked."""
         if not self.checked:
-            return (Finding("identified", IDENTIFIED, "unknown", evidence="The assumptions were not checked."),)
+            return (
+                Finding("identified", hierarchy.IDENTIFIED, "unknown", evidence="The assumptions were not checked."),
+            )
         return (
             self._over_runs([one.finding for one in self.checked.values()]),
             *(self._over_runs([one.premises[name] for one in self.checked.values()]) for name in NAMES),
@@ -156,18 +154,15 @@ class MixtureExamination(Result):
         headline = _HEADLINES[self.row]
         if not self.row and (row := _shared_row(replace(one, noise="known") for one in self.checked.values())):
             headline = f"If the distribution of the noise is known, {_HEADLINES[row][0].lower()}{_HEADLINES[row][1:]}"
-        return (f"{headline}{where}.", self._explanation(), *agreement)
-
-    def _explanation(self) -> str:
-        """The rows that the runs reach."""
         verdicts = {one.verdict for one in self.checked.values()}
-        if len(verdicts) == 1:
-            return verdicts.pop()
         reached = Counter(one.row for one in self.checked.values())
-        if not any(reached):
-            return f"None of the {len(self.checked)} runs is known to satisfy P1, F1 and F2 together."
         counts = (f"row {row} in {reached[row]}" if row else f"none in {reached[0]}" for row in sorted(reached))
-        return f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
+        explanation = f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
+        if len(verdicts) == 1:
+            explanation = verdicts.pop()
+        elif not any(reached):
+            explanation = f"None of the {len(self.checked)} runs is known to satisfy P1, F1 and F2 together."
+        return (f"{headline}{where}.", explanation, *agreement)
 
     @property
     def verdict(self) -> str:
@@ -276,7 +271,7 @@ def examine_mixture(
     if labels is None and spaces:
         labels, labels_from = spaces[0].states, f"most likely component in {first}"
     elif not spaces and mixture is not None:
-        drawn = mixture.draw(DRAWS, seed=options.seed)
+        drawn = mixture.draw(hierarchy.DRAWS, seed=options.seed)
         spaces = [LatentSpace(first, drawn.latents, mixture)]
         labels, labels_from = drawn.states, "component of the prior (draws from the prior)"
     notes = [*notes, *(f"{run.name}: {note}." for run in runs for note in run.notes)]
@@ -320,7 +315,7 @@ def _read_codes(
     if not codes:
         return {}, None, [], {}
     inputs = pair_tables([as_table(rows, name=name) for name, rows in codes.items()], labels=options.labels)
-    labels, rows = inputs.labels, _spread_rows(len(inputs.values[0]), options.rows)
+    labels, rows = inputs.labels, hierarchy.spread_rows(len(inputs.values[0]), options.rows)
     if labels is not None:
         if labels.ndim > 1:
             raise InputError(f"labels must be one column; got shape {labels.shape}")
@@ -335,26 +330,9 @@ def _examine_run(
 ) -> ExaminedRun:
     notes, assumptions, most = list(model.notes), None, options.max_components
     if options.check and prior is not None and model.components <= most:
-        assumptions = check_assumptions(
-            prior,
-            model.decoder,
-            codes,
-            model.data,
-            codes_are=options.codes_are or model.codes_are,
-            draws=None if model.draws is None else to_numpy(model.draws)[_spread_rows(len(model.draws), options.rows)],
-            noise=model.noise,
-            tolerance=options.tolerance,
-            seed=options.seed,
-        )
+        assumptions = hierarchy.check_assumptions(prior, model, codes, options)
         notes += [_LOGITS] if model.logits and model.decoder is not None else []
     elif options.check:
-        notes.append(
-            f"the assumptions were not checked, since the prior has {model.components} components (at most {most} are "
-            "checked)"
-        )
+        why = f"the prior has {model.components} components (at most {most} are checked)"
+        notes.append(f"the assumptions were not checked, since {why}")
     return ExaminedRun(name, model.kind, model.components, model.active_latents, assumptions, tuple(notes))
-
-
-def _spread_rows(n: int, most: int) -> Array:
-    """At most this number of n rows, evenly spread."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)

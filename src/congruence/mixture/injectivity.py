@@ -49,16 +49,10 @@ class DecoderConditions:
 
 
 def decoder_conditions(decoder: Any, latents: Any, *, seed: int = 0) -> DecoderConditions:
-    """Test F1 to F4 for a decoder.
+    """Test F1 to F4 for a decoder, a torch module.
 
-    Parameters
-    ----------
-    decoder : torch module
-        A `Sequential` of known layers is analysed layer by layer, other modules by their outputs and Jacobians.
-    latents : (n, m)
-        Latents at which counterexamples are searched: codes, or draws from the prior.
-    seed : int
-        Seed of the search.
+    A `Sequential` of known layers is analysed layer by layer, other modules by their outputs and Jacobians.
+    Counterexamples are searched at `latents` (n, m): codes, or draws from the prior.
     """
     z = np.asarray(to_numpy(latents), dtype=np.float64)
     if z.ndim != 2 or not z.size:

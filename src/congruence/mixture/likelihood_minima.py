@@ -195,21 +195,11 @@ class Search:
 def search(
     truth: ReluModel, *, components: int | None = None, starts: int = 8, surface: Surface | None = None, seed: int = 0
 ) -> Search:
-    """Minimise the expected negative log-likelihood under `truth` from random starts.
+    """Minimise the expected negative log-likelihood under `truth`, whose noise and number of units are known.
 
-    Parameters
-    ----------
-    truth : ReluModel
-        The model of the data; its noise and the number of its units are known.
-    components : int, optional
-        Number of components of the fitted prior; by default that of the truth.
-    starts : int
-        Number of starts. The first is the truth with a little noise (with its heaviest component split, or its lightest
-        left out); the others use only the location of the prior.
-    surface : Surface, optional
-        That of the truth, to avoid computing it again.
-    seed : int
-        The same seed gives the same result.
+    By default the fitted prior has as many `components` as that of the truth. The first start is the truth with a
+    little noise (with its heaviest component split, or its lightest left out); the others are random and use only the
+    location of the prior. `surface` is that of the truth, to avoid computing it again.
     """
     components = truth.prior.components if components is None else components
     check_integers(1, components=components, starts=starts)

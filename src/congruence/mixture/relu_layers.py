@@ -50,11 +50,6 @@ def relu_injective(weight: Any, bias: Any, *, most: int = 3000, seed: int = 0) -
     seed : int
         Seed of the search.
 
-    Returns
-    -------
-    LayerVerdict
-        If the layer is not injective, it contains two latents with the same output.
-
     References
     ----------
     Puthawala et al. 2022 for bias 0. With a bias: F(x) = F(y) makes F constant between x and y, and halfway all rows
