@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,18 +99,6 @@ class Dense(nn.Module):  # type: ignore[misc]
         return out + (self.residual(x) if hasattr(self, "residual") else x) if self.add else out
 
 
-class Norm(nn.Module):  # type: ignore[misc]
-    """A layer norm, with the names of weights that sentence-transformers has."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self, x: Any) -> Any:
-        """The normalised embeddings."""
-        return self.norm(x)
-
-
 class Normalize(nn.Module):  # type: ignore[misc]
     """Embeddings divided by their length."""
 
@@ -165,7 +154,7 @@ def _build(kind: str, settings: Mapping[str, Any], folder: Path, prompt_length: 
     if kind == "Dropout":
         return nn.Dropout(settings.get("dropout", 0.2))
     if kind == "LayerNorm":
-        return _load(Norm(settings["dimension"]), folder)
+        return _load(nn.Sequential(OrderedDict(norm=nn.LayerNorm(settings["dimension"]))), folder)
     name = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = getattr(nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
     if not (isinstance(activation, type) and issubclass(activation, nn.Module)):

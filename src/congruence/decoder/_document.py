@@ -31,25 +31,23 @@ _REMARKS = {
     "vacuous": "the bound is vacuous",
     "holds": "all premises hold",
 }
-_GLOSSARY = (
-    (
-        "bi-Lipschitz constant",
+_GLOSSARY = {
+    "bi-Lipschitz constant": (
         "Λ: short lengths at a point are multiplied by a factor between 1 / Λ and Λ. 1 is an isometry; infinity means "
-        "that a direction is lost.",
+        "that a direction is lost."
     ),
-    ("rescaled", "the constant after all latents are multiplied by the factor that minimises it."),
-    ("lower estimate", "only the points in the table were examined; elsewhere the decoder may stretch more."),
-    ("unknown", "the sample does not refute a premise, and cannot prove it."),
-    ("vacuous", "no better than the bound for any two sets of this size (Jung’s theorem)."),
-    ("similarity", "a rigid motion and one factor for all lengths."),
-    ("diameter", "the largest distance between two rows of latents, unless it was given."),
-    (
-        "form of the paper",
+    "rescaled": "the constant after all latents are multiplied by the factor that minimises it.",
+    "lower estimate": "only the points in the table were examined; elsewhere the decoder may stretch more.",
+    "unknown": "the sample does not refute a premise, and cannot prove it.",
+    "vacuous": "no better than the bound for any two sets of this size (Jung’s theorem).",
+    "similarity": "a rigid motion and one factor for all lengths.",
+    "diameter": "the largest distance between two rows of latents, unless it was given.",
+    "form of the paper": (
         "c √(2 L + L²) times the diameter, with Λ = 1 + L. The text of the paper that we have lacks its formulas: this "
-        "one is from notes on the paper, and agrees with our derivation. The constant c is ours, or yours.",
+        "one is from notes on the paper, and agrees with our derivation. The constant c is ours, or yours."
     ),
-    ("certified", "proved for all latents by the singular values of the layers; “supported” is by the sample only."),
-)
+    "certified": "proved for all latents by the singular values of the layers; “supported” is by the sample only.",
+}
 
 
 def describe(examination: DecoderExamination) -> doc.Document:
@@ -77,7 +75,7 @@ def describe(examination: DecoderExamination) -> doc.Document:
             Section("The bi-Lipschitz constant", constants, id="constant"),
             Section("What does Theorem 1 guarantee?", tuple(_theorem(examination)), id="theorem"),
         ),
-        glossary=_GLOSSARY,
+        glossary=tuple(_GLOSSARY.items()),
         settings={**examination.settings, "latents per point": b.dimension, "outputs per point": b.outputs},
         title=f"Decoder: {headline}",
     )

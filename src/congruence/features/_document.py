@@ -1,4 +1,4 @@
-"""A match of features as a document: cosines beside chance, split features, and single features with their top rows."""
+"""A match of features as a document: cosines and chance, split features, and single features with their top rows."""
 
 from __future__ import annotations
 
@@ -21,34 +21,29 @@ BINS = 6  # of the frequency of activation, each with as many features
 ROWS = 3  # shown of a feature
 FLAT = "Features are matched above the chance limit only, so curves are flat below it."
 
-GLOSSARY = (
-    (
-        "comes back",
+GLOSSARY = {
+    "comes back": (
         "a feature is matched with one of the other dictionary, with a cosine of at least the required one and above "
-        "the chance limit.",
+        "the chance limit."
     ),
-    ("chance limit", "the cosine that unrelated features exceed with the probability `level`; see null dictionary."),
-    (
-        "null dictionary",
+    "chance limit": "the cosine that unrelated features exceed with the probability `level`; see null dictionary.",
+    "null dictionary": (
         "a dictionary that has no feature in common with the first: the second one, rotated at random; or features "
         "drawn from a Gaussian with its mean and covariance. Chance is the share that comes back from it by the same "
-        "matching, the larger of the two kinds.",
+        "matching, the larger of the two kinds."
     ),
-    (
-        "one-to-one",
-        "the matching that maximises the sum of cosines above the chance limit. Each feature has at most one partner.",
+    "one-to-one": (
+        "the matching that maximises the sum of cosines above the chance limit. Each feature has at most one partner."
     ),
-    (
-        "distinct",
+    "distinct": (
         "the partner of a feature is more similar to it than any other feature of its own dictionary. Of several "
-        "similar features in both dictionaries, such as copies, it is not determined which one comes back.",
+        "similar features in both dictionaries, such as copies, it is not determined which one comes back."
     ),
-    (
-        "mean cosine of all features",
+    "mean cosine of all features": (
         "of the best one-to-one matching of all features, also those below the chance limit (PW-MCC in the "
-        "literature). It is above 0 for unrelated dictionaries too.",
+        "literature). It is above 0 for unrelated dictionaries too."
     ),
-)
+}
 
 
 def describe(result: FeatureMatch) -> doc.Document:
@@ -77,7 +72,7 @@ def describe(result: FeatureMatch) -> doc.Document:
             "If training again, with another seed, gives the same features, they are a property of the data and the "
             "method rather than of the seed. A feature that comes back need not be true or interpretable."
         ),
-        glossary=GLOSSARY,
+        glossary=tuple(GLOSSARY.items()),
         settings={"dictionaries": ", ".join(f"{one.name} ({one.m:,})" for one in result.dictionaries)}
         | dict(result.settings),
         title=f"Features of {first.name}: {headline}",

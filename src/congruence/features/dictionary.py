@@ -179,7 +179,7 @@ def _read_encoder(
 ) -> tuple[Encoder | None, str]:
     """The encoder in a file of SAELens or sparsify, or the reason why codes cannot be computed."""
     if not config:
-        return None, f"{path.name} has no cfg.json beside it, which says how codes are computed"
+        return None, f"{path.name} has no cfg.json next to it, which says how codes are computed"
     sparsify = "encoder.weight" in names
     weight_name = "encoder.weight" if sparsify else "W_enc"
     if weight_name not in names:

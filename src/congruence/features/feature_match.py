@@ -1,4 +1,4 @@
-"""`FeatureMatch`: which features of dictionaries come back, beside chance."""
+"""`FeatureMatch`: which features of dictionaries come back, compared with chance."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ class FeatureMatch(Result):
         }
 
     def document(self) -> Document:
-        """Headline, cosines beside chance, curve over limits, split features, and single features with their rows."""
+        """Headline, cosines and chance, curve over limits, split features, and single features with their rows."""
         from congruence.features._document import describe
 
         return describe(self)

@@ -40,40 +40,32 @@ REMARKS = {
     "unknown": "some premises are undecided",
     "premise fails": "each theorem has a premise that fails",
 }
-GLOSSARY = (
-    ("block", "latents that together form one factor."),
-    ("certified", "the structure of the decoder proves it for all latents."),
-    ("supported", "it holds at all points examined; other points were not examined."),
-    ("refuted", "it fails at one point at least, up to the tolerance."),
-    (
-        "ambiguous",
+GLOSSARY = {
+    "block": "latents that together form one factor.",
+    "certified": "the structure of the decoder proves it for all latents.",
+    "supported": "it holds at all points examined; other points were not examined.",
+    "refuted": "it fails at one point at least, up to the tolerance.",
+    "ambiguous": (
         "the answer depends on what counts as zero: it changes within a decade of tolerance. Trained decoders have no "
-        "exact zeros.",
+        "exact zeros."
     ),
-    (
-        "assumed",
-        "a premise about a model that was not given. The conclusion is about models that fulfil it.",
+    "assumed": "a premise about a model that was not given. The conclusion is about models that fulfil it.",
+    "random directions": (
+        "the same number after a random rotation of the latents: what blocks without a meaning would have."
     ),
-    (
-        "random directions",
-        "the same number after a random rotation of the latents: what blocks without a meaning would have.",
-    ),
-    (
-        "regions not excluded",
+    "regions not excluded": (
         "n points miss a region that has 3 / n of the latents with a probability of 5 % (rule of three). A criterion "
-        "may fail in smaller regions.",
+        "may fail in smaller regions."
     ),
-    ("unknown", "the points examined do not decide it. “Premise fails”: the theorem does not apply."),
-    (
-        "irreducible",
-        "a block that does not split into smaller ones of the same type. Otherwise another split may be identified.",
+    "unknown": "the points examined do not decide it. “Premise fails”: the theorem does not apply.",
+    "irreducible": (
+        "a block that does not split into smaller ones of the same type. Otherwise another split may be identified."
     ),
-    (
-        "at a point",
+    "at a point": (
         "all criteria are about points. Identification over a whole domain needs Theorem 1: a simply connected domain "
-        "with connected slices, and a decoder that is a covering map onto its image.",
+        "with connected slices, and a decoder that is a covering map onto its image."
     ),
-)
+}
 
 
 def describe(examination: MechanismExamination) -> doc.Document:
@@ -93,7 +85,7 @@ def describe(examination: MechanismExamination) -> doc.Document:
         remark=remark,
         notes=examination.notes,
         sections=tuple(_sections(examination)),
-        glossary=GLOSSARY,
+        glossary=tuple(GLOSSARY.items()),
         settings={
             **examination.settings,
             "latents per point": len(profile.graph),
@@ -186,7 +178,7 @@ def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> 
 
 
 def _grades(criteria: Sequence[Criterion], label: str) -> Table:
-    """How far each criterion is from holding, beside random directions."""
+    """How far each criterion is from holding, compared with random directions."""
     columns = (
         *doc.columns("criterion", kind="text"),
         Column("mean over points"),

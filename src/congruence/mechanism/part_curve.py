@@ -1,4 +1,4 @@
-"""How many parts with disjoint outputs a decoder has, as a curve over what counts as zero, beside random directions.
+"""How many parts with disjoint outputs a decoder has, at each tolerance, compared with random directions.
 
 A trained decoder has no exact zeros, so no criterion holds; but its parts are clear if one number of them lasts over a
 wide interval of tolerances at which rows in random directions are still one part.

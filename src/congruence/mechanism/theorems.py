@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, TypedDict, cast
 
 from congruence.decoder.stretch import unseen_share
@@ -83,30 +84,10 @@ class Criterion:
     null: float = math.nan  # the same for random directions of the latents, in blocks of the same sizes
     graded: str = ""  # what `typical` and `null` are
 
-    @property
-    def name(self) -> str:
-        """One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"."""
-        return self.finding.name
-
-    @property
-    def claim(self) -> str:
-        """The claim of the finding."""
-        return self.finding.claim
-
-    @property
-    def evidence(self) -> str:
-        """The evidence of the finding."""
-        return self.finding.evidence
-
-    @property
-    def status(self) -> Status:
-        """The status of the finding."""
-        return self.finding.status
-
-    @property
-    def basis(self) -> Basis:
-        """The basis of the finding."""
-        return cast(Basis, self.finding.basis)
+    # One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"; the others are those of the finding.
+    name = property(attrgetter("finding.name"))
+    claim, evidence = property(attrgetter("finding.claim")), property(attrgetter("finding.evidence"))
+    status, basis = property(attrgetter("finding.status")), property(attrgetter("finding.basis"))
 
     @property
     def margin(self) -> float:

@@ -53,11 +53,7 @@ _STATEMENTS = (
     ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
     ("Theorem 3.10 (a)", _WEAK, f"P(Z) is identified {AFFINE}."),
     ("Theorem 3.10 (b)", (*_WEAK, "P2"), f"P(Z) is identified {SCALED}."),
-    (
-        "Theorem 3.10 (c)",
-        (*_WEAK, "P2", "P3"),
-        f"k, d_1, ..., d_k and P(U) are identified up to order, P(Z) {SCALED}.",
-    ),
+    ("Theorem 3.10 (c)", (*_WEAK, "P2", "P3"), f"k, d_1, ..., d_k and P(U) are identified up to order, P(Z) {SCALED}."),
     ("Theorem 3.10 (d)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
 )
 _TABLE_NOTE = (
@@ -274,14 +270,8 @@ class Assumptions:
             "identified": self.identified,
             "conditions": [self.conditions[name].to_dict() for name in NAMES],
             "theorems": [
-                {
-                    "name": theorem.name,
-                    "status": theorem.status,
-                    "basis": theorem.basis,
-                    "asks": needed(theorem),
-                    "missing": missing(theorem),
-                    "identifies": theorem.claim,
-                }
+                {name: getattr(theorem, name) for name in ("name", "status", "basis")}
+                | {"asks": needed(theorem), "missing": missing(theorem), "identifies": theorem.claim}
                 for theorem in self.theorems
             ],
             "rows": [row.to_dict() for row in self.rows],

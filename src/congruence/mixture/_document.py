@@ -39,50 +39,40 @@ _TABLE = (
     "The rows of Table 1 of Kivva et al., from weak to strong. If the table lists F4 and the theorems need F2, the "
     "theorems are used: F4 is then needed only to identify the decoder as well."
 )
-_GLOSSARY = (
-    (
-        "identified",
+_GLOSSARY = {
+    "identified": (
         "every model that satisfies the same assumptions and has the same distribution of the data has this prior, or "
         "decoder, up to the stated maps. The statement is about the distribution, not about finite samples or "
-        "optimisation.",
+        "optimisation."
     ),
-    ("certified", "decided exactly, up to rounding. “Supported” means supported by a sample or a test."),
-    ("unknown", "the evidence does not decide; “not refuted” is no support."),
-    (
-        "distinct",
-        "no two components of the prior are equal. Otherwise their weights, and so P(U, Z), are not determined.",
+    "certified": "decided exactly, up to rounding. “Supported” means supported by a sample or a test.",
+    "unknown": "the evidence does not decide; “not refuted” is no support.",
+    "distinct": (
+        "no two components of the prior are equal. Otherwise their weights, and so P(U, Z), are not determined."
     ),
-    (
-        "power",
+    "power": (
         "the probability with which the test of P1 refutes the prior if the noise within components has another shape. "
-        "P1 is called supported only from 90 % on.",
+        "P1 is called supported only from 90 % on."
     ),
-    (
-        "theorem numbers",
+    "theorem numbers": (
         "those of the published text of Kivva et al. (2022). Its appendices, with the proofs, appendix H (generic "
-        "injectivity) and appendix J (the affine distance), were not available and are not used.",
+        "injectivity) and appendix J (the affine distance), were not available and are not used."
     ),
-    (
-        "affine distance",
+    "affine distance": (
         "the L2 distance between two prior densities after the best affine map found, in latents in which the target "
         "has covariance 1, so that it does not depend on the scale of the latents. In the JSON, “distance” is in the "
-        "latents of the target as they are.",
+        "latents of the target as they are."
     ),
-    (
-        "MCC",
-        "the mean correlation of latents matched one to one: “strong” as learned, “weak” after a linear map (CCA).",
-    ),
-    (
-        "noise",
+    "MCC": "the mean correlation of latents matched one to one: “strong” as learned, “weak” after a linear map (CCA).",
+    "noise": (
         "noise of a known distribution on the outputs changes nothing: the distribution of f(Z) follows from that of "
-        "the data by deconvolution.",
+        "the data by deconvolution."
     ),
-    (
-        "other mixtures",
+    "other mixtures": (
         "Remark 2.1 extends the results to other exponential-family mixtures with analytic densities that are closed "
-        "under affine maps. Only Gaussian mixtures are examined here.",
+        "under affine maps. Only Gaussian mixtures are examined here."
     ),
-)
+}
 
 
 def describe(result: MixtureExamination) -> doc.Document:
@@ -104,7 +94,7 @@ def describe(result: MixtureExamination) -> doc.Document:
             "mixture with components U and the decoder f is piecewise affine. Their theorems need the assumptions P1 "
             "to P3 on the prior and F1 to F4 on the decoder."
         ),
-        glossary=_GLOSSARY,
+        glossary=tuple(_GLOSSARY.items()),
         settings=result.settings,
         title=f"Mixture prior: {headline}",
     )

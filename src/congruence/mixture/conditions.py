@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, TypedDict
 
 import numpy as np
@@ -78,15 +79,8 @@ class HierarchyCondition:
     pair: Counterexample | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """P1, P2, P3, F1, F2, F3, F4, or "data" for the fit of the whole model."""
-        return self.finding.name
-
-    @property
-    def status(self) -> Status:
-        """The status of the finding."""
-        return self.finding.status
+    name = property(attrgetter("finding.name"))  # P1, P2, P3, F1, F2, F3, F4, or "data" for the fit of the whole model
+    status = property(attrgetter("finding.status"))
 
     def to_dict(self) -> ConditionNumbers:
         """The finding and its data, as in the JSON."""

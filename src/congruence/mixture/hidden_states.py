@@ -278,16 +278,17 @@ def _count_states(labels: Array) -> dict[tuple[int, ...], int] | str:
     m = labels.shape[1]
     subsets = [chosen for size in range(1, m + 1) for chosen in combinations(range(m), size)]
     counted = {chosen: len(np.unique(labels[:, chosen], axis=0)) for chosen in subsets}
+    places = {chosen: tuple(int(t in chosen) for t in range(m)) for chosen in subsets}
     logs = np.zeros((2,) * m)  # of k(S), an axis of 0 and 1 for each latent
     for chosen, count in counted.items():
-        logs[_place(chosen, m)] = math.log(count)
+        logs[places[chosen]] = math.log(count)
     gains = logs[(1,) * m] - np.flip(logs)  # log k(all) - log k(all but S)
     for t in range(m):  # Moebius inversion, one latent at a time
         low, high = np.take(gains, 0, t), np.take(gains, 1, t)
         gains = np.stack([low, high - low], axis=t)
     sizes = {}
     for chosen in subsets:
-        states = math.exp(gains[_place(chosen, m)])
+        states = math.exp(gains[places[chosen]])
         if abs(states - round(states)) > _INTEGER * states or round(states) < 1:
             return f"counting yields {states:.3g} states for the variable on latents {chosen}"
         if round(states) > 1:
@@ -297,10 +298,6 @@ def _count_states(labels: Array) -> dict[tuple[int, ...], int] | str:
         if expected != count:
             return f"latents {chosen} show {count} components, not {expected}"
     return sizes
-
-
-def _place(chosen: tuple[int, ...], m: int) -> tuple[int, ...]:
-    return tuple(int(t in chosen) for t in range(m))
 
 
 def _assign_states(
