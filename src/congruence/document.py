@@ -223,6 +223,11 @@ def walk(blocks: Sequence[Block]) -> Iterator[Block]:
             yield from walk(block.blocks)
 
 
+def columns(*names: str, kind: Kind = "number") -> tuple[Column, ...]:
+    """Several columns of one kind."""
+    return tuple(Column(name, kind) for name in names)
+
+
 def as_cell(value: Any) -> Cell:
     """A plain value as a cell; numbers have three digits and sort by their value."""
     if isinstance(value, Cell):

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 
@@ -96,6 +96,31 @@ class Finding:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(Finding) if f.name != "premises"}
         values["interval"] = None if self.interval is None else list(self.interval)
         return values | ({"premises": [p.to_dict() for p in self.premises]} if self.premises else {})
+
+
+class Record:
+    """A part of a result: a dataclass that turns into plain data.
+
+    `NAMES` are its attributes in the JSON, by default all fields.
+    """
+
+    NAMES: ClassVar[tuple[str, ...]] = ()
+
+    def to_dict(self) -> Any:
+        """The numbers, as in the JSON: arrays and tuples are lists, and parts are as in their own `to_dict`."""
+        names = self.NAMES or [field.name for field in dataclasses.fields(cast(Any, self))]
+        return {name: as_data(getattr(self, name)) for name in names}
+
+
+def as_data(value: Any) -> Any:
+    """Arrays and tuples as lists, mappings as dicts, objects with `to_dict` as what it returns; others unchanged."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {key: as_data(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_data(one) for one in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def combine(findings: Iterable[Finding | Status]) -> Status:

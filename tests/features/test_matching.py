@@ -9,10 +9,16 @@ from scipy.optimize import linear_sum_assignment, linprog
 
 from congruence import match_features
 from congruence.features import _matching
-from congruence.features._matching import match_mutual, match_one_to_one
-from congruence.features._neighbours import Similar, find_similar, row_maxima, top_neighbours
-from congruence.features._null import draw_null
-from congruence.features._spans import explained_by_few
+from congruence.features._matching import (
+    Similar,
+    draw_null,
+    explained_by_few,
+    find_similar,
+    match_mutual,
+    match_one_to_one,
+    row_maxima,
+    top_neighbours,
+)
 
 
 def unit(x):
@@ -62,7 +68,7 @@ def test_a_large_part_is_matched_as_well_as_a_small_one(seed):
 def test_blocks_do_not_change_what_is_found(monkeypatch, rng):
     a, b = unit(rng.normal(size=(70, 8))), unit(rng.normal(size=(50, 8)))
     whole = find_similar(a, b, 0.3, True)
-    monkeypatch.setattr("congruence.features._neighbours.BLOCK_VALUES", 170)
+    monkeypatch.setattr("congruence.features._matching.BLOCK_VALUES", 170)
     parts = find_similar(a, b, 0.3, True)
     for name in ("nearest", "cosine", "back", "back_cosine", "rows", "columns", "values"):
         assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-6)
@@ -88,7 +94,7 @@ def test_torch_finds_what_numpy_finds(rng):
 
 
 def test_too_many_pairs_are_thinned_to_the_nearest(monkeypatch, rng):
-    monkeypatch.setattr("congruence.features._neighbours.MOST_PAIRS", 3)
+    monkeypatch.setattr("congruence.features._matching.MOST_PAIRS", 3)
     a = unit(rng.normal(size=(40, 4)) + 20)
     similar = find_similar(a, a, 0.5, False)
     assert similar.thinned
@@ -281,7 +287,7 @@ def test_all_of_the_matching_runs_on_torch(unsigned, rng, monkeypatch):
     a, b, _ = planted(rng, m=200)
     signs = "unsigned" if unsigned else "signed"
     here = match_features(a, b, aligned=True, signs=signs)
-    for module in ("_match", "_null", "_spans"):
+    for module in ("_match", "_matching"):
         monkeypatch.setattr(f"congruence.features.{module}.place", lambda x, device: torch.from_numpy(x))
     there = match_features(a, b, aligned=True, signs=signs)
     assert_array_equal(there.pairs[0].partner, here.pairs[0].partner)

@@ -187,9 +187,8 @@ class _Run:
     def write(self, paths: Sequence[Path], progress: Progress | None) -> dict[str, Extracted]:
         """Write the tables of all layers in parts, then join the parts."""
         settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.name, "n": self.job.inputs.n}
-        settings |= {"layers": self.layers, "batch": self.batch, "pooling": asdict(self.pooling)}
-        settings |= {"device": self.device, "precision": self.precision, "about": dict(self.job.about)}
-        settings |= {"context": self.context}
+        settings |= {name: getattr(self, name) for name in ("layers", "batch", "device", "precision", "context")}
+        settings |= {"pooling": asdict(self.pooling), "about": dict(self.job.about)}
         parts = PartFolder(paths[0].parent / f".{paths[0].name}.parts", self.layers)
         first = parts.open(settings)
         with parts.removed_if_empty():
@@ -222,23 +221,15 @@ class _Run:
         stop = min(job.inputs.n, start + self.batch)
         given = job.inputs.read(start, stop)
         rows = prepare_rows(job.prepare, given)
-        pieces = self._pieces(given)
+        pieces = None  # the text of every token and around it, where tokens become rows and their places are known
+        if job.inputs.texts and self.pooling.kind == "none" and isinstance(job.prepare, Tokenizer):
+            pieces = job.prepare.pieces(given, self.context)
         settings: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
         outputs = activations(job.model, rows, self.layers, self.pooling, **settings)
         ids, name = job.inputs.ids[start:stop], job.inputs.id_name
-        return [_with(job.about, _table(layer, outputs[layer], ids, name, pieces)) for layer in self.layers]
-
-    def _pieces(self, texts: Any) -> Pieces | None:
-        """The text of every token and around it, where tokens become rows and their places are known."""
-        tokenize = self.job.prepare
-        if not self.job.inputs.texts or self.pooling.kind != "none" or not isinstance(tokenize, Tokenizer):
-            return None
-        return tokenize.pieces(texts, self.context)
-
-
-def _with(about: Mapping[str, str], table: Table) -> Table:
-    constant = {name: np.full(table.n, value) for name, value in about.items()}
-    return replace(table, metadata={**table.metadata, **constant})
+        tables = [_table(layer, outputs[layer], ids, name, pieces) for layer in self.layers]
+        constant = [{name: np.full(table.n, value) for name, value in job.about.items()} for table in tables]
+        return [replace(t, metadata={**t.metadata, **more}) for t, more in zip(tables, constant, strict=True)]
 
 
 def _table(layer: str, pooled: Pooled, ids: Any, id_name: str | None, pieces: Pieces | None) -> Table:

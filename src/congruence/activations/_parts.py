@@ -39,7 +39,10 @@ class PartFolder:
             self.folder.mkdir()
             write_text(record, text)
         for path in self.folder.glob("*.parquet"):
-            _remove_damaged(path)
+            try:
+                stream_parts([path])
+            except InputError:  # such as one truncated by a crash; it is computed again
+                path.unlink()
         return self._ends()[-1]
 
     @contextlib.contextmanager
@@ -93,14 +96,6 @@ class PartFolder:
         ):
             ends.append(end)
         return ends
-
-
-def _remove_damaged(path: Path) -> None:
-    """Remove a part that cannot be opened, such as one truncated by a crash; it is computed again."""
-    try:
-        stream_parts([path])
-    except InputError:
-        path.unlink()
 
 
 def fingerprint(model: Any) -> str:

@@ -51,20 +51,12 @@ def is_hub_name(name: str) -> bool:
 
 
 def find_model(name: str, revision: str | None = None, *, cache: str | Path | None = None) -> HubModel:
-    """Return a model of a hub at one commit, downloaded if the cache does not hold it.
+    """Return a model of a hub, ``owner/name``, at one commit, downloaded if the cache does not hold it.
 
-    The weights under a name can change, so a commit is required, unless the cache holds exactly one. Settings are
-    downloaded and checked before weights, of which only safetensors are downloaded. A model that is complete in the
-    cache is used without network access.
-
-    Parameters
-    ----------
-    name : str
-        ``owner/name``.
-    revision : str, optional
-        The 40 hex digits of a commit; branches and tags, which can change, are refused.
-    cache : path, optional
-        Folder of the cache, by default that of huggingface_hub (``HF_HUB_CACHE``).
+    The weights under a name can change, so `revision`, the 40 hex digits of a commit, is required unless the cache
+    holds exactly one; branches and tags are refused. Settings are downloaded and checked before weights, of which only
+    safetensors are downloaded. A model that is complete in the cache is used without network access. The cache is by
+    default that of huggingface_hub (``HF_HUB_CACHE``).
     """
     require("huggingface_hub.constants", "a model of a hub", "extract")
     import huggingface_hub as hub
@@ -105,7 +97,7 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
         return f"the cache has no {CONFIG} of it"
     check_settings(folder)
     try:
-        _check_modules(folder)
+        _check_all_weights(folder)
     except InputError as error:
         return str(error)
     return ""
@@ -124,7 +116,8 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> N
     """Download settings, check them, then download weights."""
     for wanted in ((*SETTINGS, *WORDS, MODULES, TEXT, PROMPTS, "*/config.json"), WEIGHTS):
         try:
-            _check_network(hub)
+            # Fail at once without a network; a download would retry for half a minute.
+            hub.get_session().head(hub.constants.ENDPOINT, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
             hub.snapshot_download(model.name, revision=model.commit, cache_dir=str(root), allow_patterns=list(wanted))
         except Exception as error:  # network, hub and disk raise many kinds
             raise InputError(
@@ -133,12 +126,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> N
             ) from error
         _check_links(model.folder, root, home)
         check_settings(model.folder)
-    _check_modules(model.folder)
-
-
-def _check_network(hub: Any) -> None:
-    """Fail at once without a network; a download would retry for half a minute."""
-    hub.get_session().head(hub.constants.ENDPOINT, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
+    _check_all_weights(model.folder)
 
 
 def check_model_folder(folder: Path) -> dict[str, Any]:
@@ -187,7 +175,11 @@ def check_weights(folder: Path) -> list[Path]:
         has = f", but {listing(pickled)}, which may run code when unpickled" if pickled else ""
         raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
     shards = read_settings(index).get("weight_map")
-    names = set(shards.values()) if isinstance(shards, dict) and all(map(_is_text, shards.values())) else set()
+    names = (
+        set(shards.values())
+        if isinstance(shards, dict) and all(isinstance(name, str) for name in shards.values())
+        else set()
+    )
     foreign = sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors"))
     if foreign or not names:
         raise InputError(f"{index} must name .safetensors files of its own folder, not {listing(foreign) or 'none'}")
@@ -219,13 +211,9 @@ def module_folders(folder: Path) -> list[tuple[str, Path]]:
     return [(kind, folder / home) for kind, home in found]
 
 
-def _check_modules(folder: Path) -> None:
+def _check_all_weights(folder: Path) -> None:
     """Refuse a folder if its weights, or those of a module of sentence-transformers in it, are missing."""
     check_weights(folder)
     for kind, path in module_folders(folder):
         if kind in ("Dense", "LayerNorm"):
             check_weights(path)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -65,67 +65,55 @@ def as_inputs(
     `processor` opens the image processor of the model. `images` holds its size, mean and std, which are used instead
     if options override any of them.
     """
-    kind: str
     opened: Callable[[], Inputs]
     if isinstance(source, Inputs):
         return source
-    if is_table(source) and not isinstance(source, str | Path):
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is None and is_table(source):
         table = as_table(source, id=options.id, key=options.key)
         return replace(array_inputs(table.values, ids=table.ids), id_name=table.id_name)
-    if isinstance(source, list | tuple) and all(isinstance(text, str) for text in source):
-        kind, opened = "texts", partial(_text_list, list(source))
-    elif isinstance(source, str | Path):
-        kind = options.kind or _kind_of(Path(source), options)
+    kind, opened = "array", partial(array_inputs, source)
+    if path is not None:
+        folder = path.is_dir() and suffix_of(path) != ".zarr"
+        text = options.column is not None or suffix_of(path) in (".txt", ".text", ".md")
+        kind = options.kind or ("images" if folder else "text" if text else "array")
         wanted = {name: getattr(options, name) for name in PIXEL_OPTIONS if getattr(options, name) is not None}
         if kind == "images" and not wanted and processor is not None:
-            return image_inputs(source, processor=processor())
-        wanted = dict(images or {}) | wanted
+            return image_inputs(path, processor=processor())
         readers = {
             "array": partial(array_inputs, source, key=options.key),
-            "images": partial(image_inputs, source, **wanted),
+            "images": partial(image_inputs, source, **(dict(images or {}) | wanted)),
             "text": partial(text_inputs, source, column=options.column, id=options.id),
         }
         opened = readers[check_choice("kind", kind, readers)]
-    else:
-        kind, opened = "array", partial(array_inputs, source)
+    elif isinstance(source, list | tuple) and all(isinstance(text, str) for text in source):
+        if not source:
+            raise InputError("inputs is an empty list of texts")
+        name = f"texts {_digest(text.encode() + bytes(1) for text in source)}"
+        texts = list(source)
+        listed = Inputs(len(texts), np.arange(len(texts)), lambda a, b: texts[a:b], name, texts=True)
+        kind, opened = "texts", lambda: listed
     for name, of in {"key": "array", "column": "text", "id": "text", **dict.fromkeys(PIXEL_OPTIONS, "images")}.items():
-        if getattr(options, name) is not None and (kind != of or not isinstance(source, str | Path)):
+        if getattr(options, name) is not None and (kind != of or path is None):
             raise InputError(f"{name} applies to the path of {KINDS[of]} only, but the inputs are {KINDS[kind]}")
     return opened()
-
-
-def _kind_of(path: Path, options: ExtractOptions) -> str:
-    if path.is_dir() and suffix_of(path) != ".zarr":
-        return "images"
-    return "text" if options.column is not None or suffix_of(path) in (".txt", ".text", ".md") else "array"
-
-
-def _text_list(texts: list[str]) -> Inputs:
-    """Texts in memory; ids are row numbers."""
-    if not texts:
-        raise InputError("inputs is an empty list of texts")
-    name = f"texts {_digest(text.encode() + bytes(1) for text in texts)}"
-    return Inputs(len(texts), np.arange(len(texts)), lambda a, b: texts[a:b], name, texts=True)
 
 
 def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Array | None = None) -> Inputs:
     """Rows of an array with any number of axes, or of a file that holds one.
 
-    Parameters
-    ----------
-    source : array or path
-        .npy files are memory-mapped. The rows of any other embedding table are its values.
-    key : str, optional
-        Name of the array in a .npz file; by default the only one besides ``ids``.
-    ids : sequence of n, optional
-        By default the ids of the file, or row numbers.
+    .npy files are memory-mapped; `key` names the array in a .npz file, by default the only one besides ``ids``. The
+    rows of any other embedding table are its values. `ids`, one for each row, are by default those of the file, or row
+    numbers.
     """
     if isinstance(source, str | Path):
         array, stored_ids, id_name = _read_array(Path(source), key)
         title, name = str(source), _identify(Path(source))
     else:
         array, stored_ids, id_name = source, None, None
-        title, name = "the array", f"array {_digest(_bytes(to_numpy(source)))}"
+        plain = to_numpy(source)
+        rows = (np.ascontiguousarray(row).tobytes() for row in (plain if plain.ndim else ()))
+        title, name = "the array", f"array {_digest(rows)}"
     if getattr(array, "ndim", 0) < 2 or not len(array):
         raise InputError(f"{title} must have rows and at least one more axis, but has shape {np.shape(array)}")
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
@@ -133,7 +121,12 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
             f"{title} must hold numbers, but has dtype {array.dtype}; store texts in a text file or a table"
         )
     chosen = _ids(ids if ids is not None else stored_ids, len(array), title)
-    return Inputs(len(array), chosen, _slicer(array), name, id_name=id_name)
+
+    def read(start: int, stop: int) -> Any:
+        some = array[start:stop]
+        return np.array(some) if isinstance(some, np.ndarray) else some  # a memory map is read-only
+
+    return Inputs(len(array), chosen, read, name, id_name=id_name)
 
 
 def image_inputs(
@@ -155,7 +148,13 @@ def image_inputs(
         raise InputError(f"{folder} is not a folder; give one that holds images ({', '.join(IMAGES)})")
     if size is not None and size < 1:
         raise InputError(f"size must be at least 1; got {size}")
-    shift, scale = _colour_scaling(mean, std)
+    try:  # they may come from the settings of a model folder
+        shift, scale = (np.array(numbers, np.float32)[:, None, None] for numbers in (mean, std))
+        right = shift.shape == scale.shape == (3, 1, 1) and np.isfinite([shift, scale]).all() and (scale > 0).all()
+    except (TypeError, ValueError, IndexError):
+        right = False
+    if not right:
+        raise InputError(f"mean and std must be three numbers each, std positive; got {mean} and {std}")
     paths = image_paths(folder)
     if not paths:
         raise InputError(f"{folder} holds no images ({', '.join(IMAGES)})")
@@ -201,27 +200,21 @@ def _read_image(size: int | None, process: Any, path: Path) -> Array:
     with reading(path, "an image"), Image.open(path, formats=FORMATS) as file:
         check_fits(path, PIXEL_BYTES * file.size[0] * file.size[1], "the image")
         image = _rgb(file)
-        if size is not None:
-            image = _square(image, size, Image.Resampling.BICUBIC)
-        if process is not None:
-            return _processed(process, image)
-        pixels: Array = np.asarray(image).transpose(2, 0, 1)
-        return pixels
-
-
-def _processed(process: Any, image: Any) -> Array:
-    """One image as a processor of transformers returns it, (3, height, width)."""
-    try:
-        pixels = np.asarray(process(images=image, return_tensors="np")["pixel_values"], dtype=np.float32)
-    except Exception as error:  # settings that do not fit the processor raise anything
-        raise InputError(
-            f"the image processor of the model fails: {first_sentence(error)}; give size, mean and std"
-        ) from error
-    if pixels.ndim != 4 or len(pixels) != 1:
-        shape = pixels.shape
-        raise InputError(f"the image processor of the model returns {shape} for one image; give size, mean and std")
-    whole: Array = pixels[0]
-    return whole
+        if size is not None:  # scale the shorter side to `size` and keep the middle of the longer one
+            width, height = image.size
+            left, top = max(0, width - height) / 2, max(0, height - width) / 2
+            image = image.resize((size, size), Image.Resampling.BICUBIC, box=(left, top, width - left, height - top))
+        if process is None:
+            return np.asarray(np.asarray(image).transpose(2, 0, 1))
+        try:
+            pixels = np.asarray(process(images=image, return_tensors="np")["pixel_values"], dtype=np.float32)
+        except Exception as error:  # settings that do not fit the processor raise anything
+            reason = f"fails: {first_sentence(error)}"
+            raise InputError(f"the image processor of the model {reason}; give size, mean and std") from error
+        if pixels.ndim != 4 or len(pixels) != 1:
+            shape = pixels.shape
+            raise InputError(f"the image processor of the model returns {shape} for one image; give size, mean and std")
+        return np.asarray(pixels[0])
 
 
 def _rgb(file: Any) -> Any:
@@ -233,26 +226,6 @@ def _rgb(file: Any) -> Any:
     if file.mode in ("I", "F"):
         raise InputError(f"{file.filename} has 32-bit grey values of unknown range; save it with 8 or 16 bits")
     return file.convert("RGB")
-
-
-def _square(image: Any, size: int, filter: Any) -> Any:
-    """Scale the shorter side to `size` and keep the middle of the longer one."""
-    width, height = image.size
-    side = min(width, height)
-    left, top = (width - side) / 2, (height - side) / 2
-    return image.resize((size, size), filter, box=(left, top, left + side, top + side))
-
-
-def _colour_scaling(mean: Any, std: Any) -> tuple[Array, Array]:
-    """Mean and std as arrays of shape (3, 1, 1), checked because they may come from the settings of a model folder."""
-    try:
-        shift, scale = (np.array(numbers, np.float32) for numbers in (mean, std))
-        right = shift.shape == scale.shape == (3,) and bool(np.isfinite([shift, scale]).all() and (scale > 0).all())
-    except (TypeError, ValueError):
-        right = False
-    if not right:
-        raise InputError(f"mean and std must be three numbers each, std positive; got {mean} and {std}")
-    return shift[:, None, None], scale[:, None, None]
 
 
 def text_inputs(path: str | Path, *, column: str | None = None, id: str | None = None) -> Inputs:
@@ -280,13 +253,9 @@ def _read_array(path: Path, key: str | None) -> tuple[Any, Any, str | None]:
             if npy_header(path, handle, path.stat().st_size).dtype.hasobject:
                 raise InputError(f"{path} holds Python objects, which are never unpickled; save it as numbers")
             return np.load(path, mmap_mode="r", allow_pickle=False), None, None
-    if suffix_of(path) == ".npz":
-        return *_read_npz(path, key), None
-    table = read_table(path, key=key)
-    return table.values, table.ids, table.id_name
-
-
-def _read_npz(path: Path, key: str | None) -> tuple[Any, Any]:
+    if suffix_of(path) != ".npz":
+        table = read_table(path, key=key)
+        return table.values, table.ids, table.id_name
     check_readable(path)
     with open_archive(path) as archive:
         names = [name[:-4] for name in archive.namelist() if name.endswith(".npy") and name != "ids.npy"]
@@ -295,15 +264,7 @@ def _read_npz(path: Path, key: str | None) -> tuple[Any, Any]:
     if key is not None and key not in names:
         raise InputError(f"{path} holds no array {key!r}; it holds {listing(names, 10)}")
     arrays = read_npz_arrays(path, (chosen := key or names[0], "ids"))
-    return arrays[chosen], arrays.get("ids")
-
-
-def _slicer(array: Any) -> Callable[[int, int], Any]:
-    def read(start: int, stop: int) -> Any:
-        rows = array[start:stop]
-        return np.array(rows) if isinstance(rows, np.ndarray) else rows  # a memory map is read-only
-
-    return read
+    return arrays[chosen], arrays.get("ids"), None
 
 
 def _ids(ids: Any, n: int, name: str) -> Array:
@@ -340,18 +301,14 @@ def _lines(path: Path) -> tuple[Array, Array]:
         for number, line in enumerate(handle, 1):
             mark = len(BOM_UTF8) if number == 1 and line.startswith(BOM_UTF8) else 0  # not part of the text
             if line[mark:].strip():
-                _check_text(path, number, line)
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise InputError(f"{path} is not UTF-8 text in line {number}; save it as UTF-8") from error
                 starts.append(place + mark)
                 numbers.append(number)
             place += len(line)
     return np.array(starts, np.int64), np.array(numbers, np.int64)
-
-
-def _check_text(path: Path, number: int, line: bytes) -> None:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text in line {number}; save it as UTF-8") from error
 
 
 def _read_lines(path: Path, starts: Array, start: int, stop: int) -> list[str]:
@@ -361,12 +318,6 @@ def _read_lines(path: Path, starts: Array, start: int, stop: int) -> list[str]:
             handle.seek(place)
             texts.append(handle.readline().decode("utf-8").rstrip("\r\n"))
     return texts
-
-
-def _bytes(array: Array) -> Iterator[bytes]:
-    """The bytes of an array, one row at a time."""
-    for row in array if array.ndim else ():
-        yield np.ascontiguousarray(row).tobytes()
 
 
 def _digest(pieces: Iterable[bytes]) -> str:

@@ -38,20 +38,32 @@ def find_layers(model: Any, names: Sequence[str]) -> dict[str, Any]:
         raise InputError(f"the layer {repeated[0]!r} is named twice")
     for name in names:
         if name not in modules:
-            raise InputError(f"the model has no layer {name!r}{_hint(name, list(modules))}")
+            tail = f".{name.rpartition('.')[2]}"
+            near = difflib.get_close_matches(name, modules, n=5)
+            near += [other for other in modules if other.endswith(tail) and other not in near]
+            known = f"it has {listing(list(modules), 10)}" if modules else "it has no layers"
+            hint = f"similar names are {listing(near, 5)}" if near else known
+            raise InputError(f"the model has no layer {name!r}; {hint}")
     return {name: modules[name] for name in names}
 
 
 def list_layers(model: Any, batch: Any = None) -> list[Layer]:
-    """List all layers in the order of the model.
+    """List all layers of a torch module in its order.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-    batch : tensor or mapping of tensors, optional
-        A few rows of input. If given, the model runs once, and each layer has the shape of its output.
+    With a batch, a tensor or mapping of tensors with a few rows of input, the model runs once, and each layer has the
+    shape of its output.
     """
-    shapes: dict[str, tuple[int, ...] | None] = {} if batch is None else _shapes(model, batch)
+    shapes: dict[str, tuple[int, ...] | None] = {}
+
+    def keep(name: str, output: Any) -> None:
+        tensor = output_tensor(output)
+        shapes[name] = None if tensor is None else tuple(tensor.shape)
+
+    if batch is not None:
+        import torch
+
+        with torch.inference_mode(), _hooks({name: part for name, part in model.named_modules() if name}, keep):
+            run_model(model, batch, "the first rows")
     return [
         Layer(name, type(module).__name__, sum(p.numel() for p in module.parameters()), shapes.get(name))
         for name, module in model.named_modules()
@@ -81,21 +93,6 @@ def output_tensor(output: Any) -> Any:
     return first if isinstance(first, torch.Tensor) else None
 
 
-def _shapes(model: Any, batch: Any) -> dict[str, tuple[int, ...] | None]:
-    import torch
-
-    shapes: dict[str, tuple[int, ...] | None] = {}
-
-    def keep(name: str, output: Any) -> None:
-        tensor = output_tensor(output)
-        shapes[name] = None if tensor is None else tuple(tensor.shape)
-
-    named = {name: module for name, module in model.named_modules() if name}
-    with torch.inference_mode(), _hooks(named, keep):
-        run_model(model, batch, "the first rows")
-    return shapes
-
-
 @contextlib.contextmanager
 def _hooks(modules: Mapping[str, Any], keep: Callable[[str, Any], None]) -> Iterator[None]:
     """Call keep(name, output) whenever one of the modules runs inside the block."""
@@ -110,16 +107,6 @@ def _hooks(modules: Mapping[str, Any], keep: Callable[[str, Any], None]) -> Iter
             handle.remove()
 
 
-def _hint(name: str, known: Sequence[str]) -> str:
-    """Suggest similar names, also by their last part."""
-    near = difflib.get_close_matches(name, known, n=5)
-    tail = name.rpartition(".")[2]
-    near += [other for other in known if other.endswith(f".{tail}") and other not in near]
-    if near:
-        return f"; similar names are {listing(near, 5)}"
-    return f"; it has {listing(known, 10)}" if known else "; it has no layers"
-
-
 def activations(
     model: Any,
     batch: Any,
@@ -132,22 +119,10 @@ def activations(
 ) -> dict[str, Pooled]:
     """Run a model on a batch and return the pooled outputs of its layers, as float32 (or float64) on the CPU.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        On `device`, and in the mode (training or evaluation) in which it is to run.
-    batch : array, tensor or mapping of these
-        A mapping is passed by keyword; its ``attention_mask`` marks padding.
-    layers : sequence of str
-        Dotted names; one forward pass collects all of them.
-    pooling : Pooling, optional
-        By default every position is a row.
-    start : int, default 0
-        Row number of the first row, which seeds the choice of random patches.
-    device : str, default "cpu"
-        The device of the model.
-    precision : {"float32", "bfloat16", "float16"}, default "float32"
-        Precisions other than float32 run the model under autocast.
+    The model is on `device`, in the mode (training or evaluation) in which it is to run; one forward pass collects all
+    layers, given by their dotted names. A batch that is a mapping is passed by keyword; its ``attention_mask`` marks
+    padding. By default every position is a row. `start` is the row number of the first row, which seeds the choice of
+    random patches. Precisions other than float32 run the model under autocast.
     """
     import torch
 
@@ -170,7 +145,12 @@ def activations(
     missing = [name for name in layers if name not in outputs]
     if missing:
         raise InputError(f"the layer {missing[0]!r} returned nothing: the model does not run it for these inputs")
-    return {name: _to_numpy(outputs[name]) for name in layers}
+    for name, one in outputs.items():
+        wide = torch.float64 if one.values.dtype == torch.float64 else torch.float32
+        values = one.values.to("cpu", wide).numpy()
+        rows, positions = (None if some is None else some.cpu().numpy() for some in (one.rows, one.positions))
+        outputs[name] = Pooled(values, rows, positions, one.inputs)
+    return {name: outputs[name] for name in layers}
 
 
 def prepare_rows(prepare: Callable[[Any], Any] | None, rows: Any) -> Any:
@@ -210,13 +190,3 @@ def autocast(device: str, precision: str) -> Any:
     if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.partition(":")[0], dtype=getattr(torch, precision))
-
-
-def _to_numpy(pooled: Pooled) -> Pooled:
-    import torch
-
-    wide = torch.float64 if pooled.values.dtype == torch.float64 else torch.float32
-    values = pooled.values.to("cpu", wide).numpy()
-    if pooled.rows is None:
-        return Pooled(values)
-    return Pooled(values, pooled.rows.cpu().numpy(), pooled.positions.cpu().numpy(), pooled.inputs)

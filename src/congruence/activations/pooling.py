@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array
 from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 
@@ -57,68 +56,39 @@ def pool(output: Any, pooling: Pooling, mask: Any, start: int) -> Pooled:
     `mask`, of shape (rows, positions), is 0 for padding; it is used if its shape fits the output.
     Values are copies, so that a later in-place layer does not change them.
     """
+    import torch
+
     if output.ndim <= 2:  # no positions
         return Pooled(output.reshape(len(output), -1).clone())
-    if pooling.kind == "mean" and output.ndim > 3 and not pooling.skip:
+    kind, skip = pooling.kind, pooling.skip
+    if kind == "mean" and output.ndim > 3 and not skip:
         return Pooled(output.mean(tuple(range(2, output.ndim))))
     tokens = output if output.ndim == 3 else output.flatten(2).transpose(1, 2)  # (b, t, d)
-    if mask is not None and (output.ndim > 3 or tuple(mask.shape) != tuple(tokens.shape[:2])):
-        mask = None
-    if pooling.skip >= tokens.shape[1]:
-        raise InputError(f"skip is {pooling.skip}, but the layer has only {tokens.shape[1]} positions")
-    if mask is not None and pooling.kind in ("mean", "cls", "last"):
-        _check_any(mask[:, pooling.skip :], pooling, start)
-    if pooling.kind == "mean":
-        return Pooled(_mean(tokens[:, pooling.skip :], None if mask is None else mask[:, pooling.skip :]))
-    if pooling.kind == "none":
-        return _all(tokens, mask, pooling.skip)
-    return Pooled(_chosen(tokens, mask, pooling, start))
-
-
-def _mean(tokens: Any, mask: Any) -> Any:
-    if mask is None:
-        return tokens.mean(1)
-    weights = mask.to(tokens.dtype)[:, :, None]
-    return (tokens * weights).sum(1) / weights.sum(1)
-
-
-def _check_any(mask: Any, pooling: Pooling, start: int) -> None:
-    """Refuse rows that hold only padding."""
-    empty = ~mask.bool().any(1)
-    if empty.any():
-        raise InputError(_only_padding(start + int(empty.int().argmax()), pooling))
-
-
-def _only_padding(row: int, pooling: Pooling) -> str:
-    after = f" after the first {pooling.skip}" if pooling.skip else ""
-    return f"row {row} has only padding{after}, so pool {pooling.kind!r} has no position to use; leave the row out"
-
-
-def _all(tokens: Any, mask: Any, skip: int) -> Pooled:
-    import torch
-
-    kept = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask.bool()
-    rows, positions = torch.nonzero(kept[:, skip:], as_tuple=True)
-    return Pooled(tokens[rows, positions + skip], rows, positions + skip, len(tokens))
-
-
-def _chosen(tokens: Any, mask: Any, pooling: Pooling, start: int) -> Any:
-    import torch
-
+    fits = mask is not None and output.ndim == 3 and tuple(mask.shape) == tuple(tokens.shape[:2])
     n, length = tokens.shape[:2]
-    kept = np.ones((n, length), bool) if mask is None else mask.bool().cpu().numpy()
-    if pooling.kind == "cls":
-        places = kept.argmax(1)
-    elif pooling.kind == "last":
-        places = length - 1 - kept[:, ::-1].argmax(1)
+    if skip >= length:
+        raise InputError(f"skip is {skip}, but the layer has only {length} positions")
+    kept = mask.bool() if fits else torch.ones((n, length), dtype=torch.bool, device=tokens.device)
+    if kind == "none":
+        rows, positions = torch.nonzero(kept[:, skip:], as_tuple=True)
+        return Pooled(tokens[rows, positions + skip], rows, positions + skip, n)
+    empty = ~kept[:, skip:].any(1)
+    if empty.any():
+        row, after = start + int(empty.int().argmax()), f" after the first {skip}" if skip else ""
+        raise InputError(
+            f"row {row} has only padding{after}, so pool {kind!r} has no position to use; leave the row out"
+        )
+    if kind == "mean" and not fits:
+        return Pooled(tokens[:, skip:].mean(1))
+    if kind == "mean":
+        weights = mask[:, skip:].to(tokens.dtype)[:, :, None]
+        return Pooled((tokens[:, skip:] * weights).sum(1) / weights.sum(1))
+    seen = kept.cpu().numpy()
+    if kind == "cls":
+        places = seen.argmax(1)
+    elif kind == "last":
+        places = length - 1 - seen[:, ::-1].argmax(1)
     else:
-        places = np.array([_drawn(kept[i], pooling, start + i) for i in range(n)])
-    index = torch.as_tensor(places, device=tokens.device)
-    return tokens[torch.arange(n, device=tokens.device), index]
-
-
-def _drawn(kept: Array, pooling: Pooling, row: int) -> int:
-    places = pooling.skip + np.flatnonzero(kept[pooling.skip :])
-    if not len(places):
-        raise InputError(_only_padding(row, pooling))
-    return int(np.random.default_rng([pooling.seed, row]).choice(places))
+        drawn = (np.random.default_rng([pooling.seed, start + i]) for i in range(n))
+        places = np.array([rng.choice(skip + np.flatnonzero(row[skip:])) for rng, row in zip(drawn, seen, strict=True)])
+    return Pooled(tokens[torch.arange(n, device=tokens.device), torch.as_tensor(places, device=tokens.device)])

@@ -11,17 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from congruence.activations.hub import (
-    PIXELS,
-    TOKENIZER,
-    HubModel,
-    check_model_folder,
-    check_weights,
-    find_model,
-    is_hub_name,
-    module_folders,
-    read_settings,
-)
+from congruence.activations import hub as hubs
+from congruence.activations.hub import PIXELS, TOKENIZER, HubModel, check_weights
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import CongruenceWarning, InputError
@@ -53,9 +44,13 @@ class Tokenizer:
         """
         if not getattr(self.tokenizer, "is_fast", False):
             return None
+
+        def piece(text: str, a: int, b: int) -> dict[str, str]:
+            context = {"context": f"{text[max(0, a - around) : a]}[{text[a:b]}]{text[b : b + around]}"}
+            return {"token": text[a:b], **(context if around else {})}
+
         spans = self(texts, return_offsets_mapping=True)["offset_mapping"].tolist()
-        rows = zip(self._given(texts), spans, strict=True)
-        return [[_piece(text, a, b, around) for a, b in row] for text, row in rows]
+        return [[piece(text, a, b) for a, b in row] for text, row in zip(self._given(texts), spans, strict=True)]
 
     def _given(self, texts: list[str]) -> list[str]:
         whole = [self.prompt + text for text in texts] if self.prompt else texts
@@ -68,13 +63,6 @@ class Tokenizer:
             return 0
         tokens = self.tokenizer(self._given([""])[0])["input_ids"]
         return len(tokens) - (tokens[-1] in self.tokenizer.all_special_ids)
-
-
-def _piece(text: str, start: int, stop: int, around: int) -> dict[str, str]:
-    token = text[start:stop]
-    if not around:
-        return {"token": token}
-    return {"token": token, "context": f"{text[max(0, start - around) : start]}[{token}]{text[stop : stop + around]}"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,39 +127,32 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
         The 40 hex digits of a commit of the hub; see `find_model`.
     """
     hub, name = None, str(folder)
-    if not is_folder(folder) and is_hub_name(str(folder)):
-        hub = find_model(str(folder), revision)
+    if not is_folder(folder) and hubs.is_hub_name(str(folder)):
+        hub = hubs.find_model(str(folder), revision)
         folder = hub.folder
     elif revision is not None:
         raise InputError(f"revision applies only to models of a hub (owner/name), not to the folder {folder}")
     folder = Path(folder)
     require("torch", "extraction", "torch")
-    root, modules = folder, module_folders(folder)
+    root, modules = folder, hubs.module_folders(folder)
     folder = modules[0][1] if modules else folder
-    config = check_model_folder(folder)
+    config = hubs.check_model_folder(folder)
     transformers = require("transformers", "a folder of a model", "extract")
     with _quiet(transformers):
         model = _model(transformers, folder, config | ({"architectures": None} if modules else {}))
         tokenize = _tokenizer(transformers, folder, model) if is_file(folder / TOKENIZER) else None
-    if modules:
-        model, tokenize = _sentence_model(model, tokenize, root, modules)
+    if modules:  # of sentence-transformers
+        from congruence.activations.sentence_models import SentenceModel, build_steps, text_settings
+
+        settings = text_settings(root, folder)
+        if tokenize is not None:
+            longest = settings["longest"] or tokenize.longest
+            tokenize = replace(tokenize, longest=longest, prompt=settings["prompt"], lower=settings["lower"])
+        steps = build_steps(modules, 0 if tokenize is None else tokenize.prompt_length)
+        model = SentenceModel(model, steps).eval()
     found = Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub=hub, name=name)
     opener = partial(_image_processor, transformers, folder) if (folder / PIXELS).is_file() else None
     return replace(found, processor=opener, default_layer="embedding" if modules else None)
-
-
-def _sentence_model(
-    model: Any, tokenize: Tokenizer | None, root: Path, modules: Sequence[tuple[str, Path]]
-) -> tuple[Any, Tokenizer | None]:
-    """The model of a folder of sentence-transformers, and its tokenizer with the folder's limit, prompt and case."""
-    from congruence.activations.sentence_models import SentenceModel, build_steps, text_settings
-
-    settings = text_settings(root, modules[0][1])
-    if tokenize is not None:
-        longest = settings["longest"] or tokenize.longest
-        tokenize = replace(tokenize, longest=longest, prompt=settings["prompt"], lower=settings["lower"])
-    steps = build_steps(modules, 0 if tokenize is None else tokenize.prompt_length)
-    return SentenceModel(model, steps).eval(), tokenize
 
 
 def _image_processor(transformers: Any, folder: Path) -> Any:
@@ -285,6 +266,8 @@ def _tokenizer(transformers: Any, folder: Path, model: Any) -> Tokenizer:
 
 
 def _preparer(model: Any) -> Callable[[Any], Any]:
+    import torch
+
     patches = getattr(getattr(model, "config", None), "mask_ratio", None)
 
     def prepare(rows: Any) -> dict[str, Any]:
@@ -292,23 +275,17 @@ def _preparer(model: Any) -> Callable[[Any], Any]:
         if patches is not None and rows.ndim == 4:  # masked autoencoders order patches by this noise
             side = model.config.patch_size
             count = (rows.shape[2] // side) * (rows.shape[3] // side)
-            batch["noise"] = _in_order(len(rows), count)
+            batch["noise"] = torch.arange(count, dtype=torch.float32).expand(len(rows), count)
         return batch
 
     return prepare
-
-
-def _in_order(n: int, count: int) -> Any:
-    import torch
-
-    return torch.arange(count, dtype=torch.float32).expand(n, count)
 
 
 def _image_settings(folder: Path) -> dict[str, Any]:
     """Size, mean and std of images from the folder's settings, as far as they are given."""
     if not (folder / PIXELS).is_file():
         return {}
-    settings = read_settings(folder / PIXELS)
+    settings = hubs.read_settings(folder / PIXELS)
     size = settings.get("crop_size") if settings.get("do_center_crop") else settings.get("size")
     if isinstance(size, dict):  # only squares are supported
         height = size.get("height", size.get("shortest_edge"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from congruence.activations.hub import PROMPTS, TEXT, check_weights, read_settin
 from congruence.errors import InputError
 from congruence.guards import reading
 
-EMBEDDING = "embedding"  # the layer whose output is the embedding of a text
 SENTENCE = "sentence_embedding"  # what modules after the pooling read and write
 MODES = {  # of a pooling, in the order in which they are joined, by the name of their older settings
     "pooling_mode_cls_token": "cls",
@@ -99,18 +99,6 @@ class Dense(nn.Module):  # type: ignore[misc]
         return out + (self.residual(x) if hasattr(self, "residual") else x) if self.add else out
 
 
-class Norm(nn.Module):  # type: ignore[misc]
-    """A layer norm, with the names of weights that sentence-transformers has."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self, x: Any) -> Any:
-        """The normalised embeddings."""
-        return self.norm(x)
-
-
 class Normalize(nn.Module):  # type: ignore[misc]
     """Embeddings divided by their length."""
 
@@ -166,12 +154,12 @@ def _build(kind: str, settings: Mapping[str, Any], folder: Path, prompt_length: 
     if kind == "Dropout":
         return nn.Dropout(settings.get("dropout", 0.2))
     if kind == "LayerNorm":
-        return _with_weights(Norm(settings["dimension"]), folder)
+        return _load(nn.Sequential(OrderedDict(norm=nn.LayerNorm(settings["dimension"]))), folder)
     name = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = getattr(nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
     if not (isinstance(activation, type) and issubclass(activation, nn.Module)):
         raise InputError(f"activation_function of {folder} must be a module of torch.nn; got {name!r}")
-    return _with_weights(Dense(settings, activation()), folder)
+    return _load(Dense(settings, activation()), folder)
 
 
 def _modes(settings: Mapping[str, Any], folder: Path) -> list[str]:
@@ -185,7 +173,11 @@ def _modes(settings: Mapping[str, Any], folder: Path) -> list[str]:
     return modes
 
 
-def _with_weights(module: Any, folder: Path) -> Any:
+def _settings(path: Path) -> dict[str, Any]:
+    return read_settings(path) if path.is_file() else {}
+
+
+def _load(module: Any, folder: Path) -> Any:
     from safetensors.torch import load_file
 
     check_weights(folder)
@@ -193,7 +185,3 @@ def _with_weights(module: Any, folder: Path) -> Any:
         weights = {name: value.float() for name, value in load_file(path).items()}
     module.load_state_dict(weights)
     return module
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    return read_settings(path) if path.is_file() else {}

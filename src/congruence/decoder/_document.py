@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence import document as doc
 from congruence.decoder.stretch import unseen_share
-from congruence.document import Block, Column, Figure, Findings, Heading, Section, Text, document_of, facts, share
+from congruence.document import Block, Cell, Figure, Findings, Heading, Section, Text
 from congruence.formatting import number, percent
 
 if TYPE_CHECKING:
@@ -31,55 +31,50 @@ _REMARKS = {
     "vacuous": "the bound is vacuous",
     "holds": "all premises hold",
 }
-_GLOSSARY = (
-    (
-        "bi-Lipschitz constant",
+_GLOSSARY = {
+    "bi-Lipschitz constant": (
         "Λ: short lengths at a point are multiplied by a factor between 1 / Λ and Λ. 1 is an isometry; infinity means "
-        "that a direction is lost.",
+        "that a direction is lost."
     ),
-    ("rescaled", "the constant after all latents are multiplied by the factor that minimises it."),
-    ("lower estimate", "only the points in the table were examined; elsewhere the decoder may stretch more."),
-    ("unknown", "the sample does not refute a premise, and cannot prove it."),
-    ("vacuous", "no better than the bound for any two sets of this size (Jung’s theorem)."),
-    ("similarity", "a rigid motion and one factor for all lengths."),
-    ("diameter", "the largest distance between two rows of latents, unless it was given."),
-    (
-        "form of the paper",
+    "rescaled": "the constant after all latents are multiplied by the factor that minimises it.",
+    "lower estimate": "only the points in the table were examined; elsewhere the decoder may stretch more.",
+    "unknown": "the sample does not refute a premise, and cannot prove it.",
+    "vacuous": "no better than the bound for any two sets of this size (Jung’s theorem).",
+    "similarity": "a rigid motion and one factor for all lengths.",
+    "diameter": "the largest distance between two rows of latents, unless it was given.",
+    "form of the paper": (
         "c √(2 L + L²) times the diameter, with Λ = 1 + L. The text of the paper that we have lacks its formulas: this "
-        "one is from notes on the paper, and agrees with our derivation. The constant c is ours, or yours.",
+        "one is from notes on the paper, and agrees with our derivation. The constant c is ours, or yours."
     ),
-    ("certified", "proved for all latents by the singular values of the layers; “supported” is by the sample only."),
-)
+    "certified": "proved for all latents by the singular values of the layers; “supported” is by the sample only.",
+}
 
 
 def describe(examination: DecoderExamination) -> doc.Document:
     """The document of a decoder examination."""
-    b = examination.stretch
+    b, other = examination.stretch, examination.other
+    constants = [*_constants(b, examination.certificate)]
+    if other is not None:
+        constants.append(Heading("The decoder of the other training"))
+        constants += _constants(other, examination.other_certificate, brief=False)
     reason: str = examination.status
     if examination.best.basis == "premise fails":
         reason = "premise fails"
     elif reason == "unknown" and examination.bounds and all(one.vacuous for one in examination.bounds.values()):
         reason = "vacuous"
-    return document_of(
+    return doc.document_of(
         examination,
         "How much does the decoder stretch lengths, and what does that guarantee?",
         claim="Does Theorem 1 guarantee a rigid motion or a similarity?",
         remark=_REMARKS[reason],
         sections=(
-            Section("The bi-Lipschitz constant", tuple(_all_constants(examination)), id="constant"),
+            Section("The bi-Lipschitz constant", constants, id="constant"),
             Section("What does Theorem 1 guarantee?", tuple(_theorem(examination)), id="theorem"),
         ),
-        glossary=_GLOSSARY,
+        glossary=tuple(_GLOSSARY.items()),
         settings={**examination.settings, "latents per point": b.dimension, "outputs per point": b.outputs},
         about="Decoder",
     )
-
-
-def _all_constants(examination: DecoderExamination) -> Iterator[Block]:
-    yield from _constants(examination.stretch, examination.certificate)
-    if examination.other is not None:
-        yield Heading("The decoder of the other training")
-        yield from _constants(examination.other, examination.other_certificate, brief=False)
 
 
 def _constants(b: BiLipschitz, certificate: StretchCertificate | None, brief: bool = True) -> Iterator[Block]:
@@ -96,7 +91,7 @@ def _constants(b: BiLipschitz, certificate: StretchCertificate | None, brief: bo
     ]
     if certificate is not None:
         rows.append(("certified", f"≤ {number(certificate.constant, 4)}", f"everywhere, by {certificate.how}"))
-    yield facts(rows, f"Bi-Lipschitz constant, {b.dimension} latents to {b.outputs} outputs", brief=brief)
+    yield doc.facts(rows, f"Bi-Lipschitz constant, {b.dimension} latents to {b.outputs} outputs", brief=brief)
     finite = bool(np.isfinite(b.constants).any())
     figures = []
     if finite:
@@ -127,27 +122,17 @@ def _theorem(examination: DecoderExamination) -> Iterator[Block]:
 def _bounds(bounds: Sequence[Bound]) -> doc.Table:
     rows = []
     for bound in bounds:
-        constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
         up_to = {"rigid": "rigid motion", "similarity": "similarity"}[bound.up_to]
-        rows += [
-            (up_to, "form of the paper", bound.paper, f"{constant}; {bound.reason}"),
-            (up_to, "general form", bound.general, "of this package; applies for every constant"),
-            (up_to, "trivial", bound.trivial, "holds for any two sets of this size"),
-        ]
-        if bound.other is not None:  # the form of the paper for the larger of both constants, and for their product
-            rows.insert(
-                -2,
-                (
-                    up_to,
-                    "form of the paper, both constants",
-                    bound.sharp,
-                    "of this package; needs a product of at most 2",
-                ),
-            )
-    columns = (*(Column(name, "text") for name in ("up to a", "bound")), Column("distance"))
-    columns += (Column("share of the diameter"), Column("reason", "text"))
-    cells = [
-        (up_to, name, value, doc.Cell("", "") if value is None else share(value / bounds[0].diameter), reason)
-        for up_to, name, value, reason in rows
-    ]
-    return doc.Table("Bounds of Theorem 1", columns, cells, brief=True)
+        constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
+        forms = [("form of the paper", bound.paper, f"{constant}; {bound.reason}")]
+        if bound.other is not None:  # for the product of both constants, not the larger one
+            needs = "of this package; needs a product of at most 2"
+            forms.append(("form of the paper, both constants", bound.sharp, needs))
+        forms.append(("general form", bound.general, "of this package; applies for every constant"))
+        forms.append(("trivial", bound.trivial, "holds for any two sets of this size"))
+        for name, value, reason in forms:
+            part = Cell("", "") if value is None else doc.share(value / bounds[0].diameter)
+            rows.append((up_to, name, value, part, reason))
+    texts = doc.columns("up to a", "bound", kind="text")
+    columns = (*texts, *doc.columns("distance", "share of the diameter"), doc.Column("reason", "text"))
+    return doc.Table("Bounds of Theorem 1", columns, rows, brief=True)

@@ -30,32 +30,31 @@ class Latents:
 
 
 def read_latents(latents: Any, options: Any, second: Any = None, name: str = "second") -> Latents:
-    """Read latents and, optionally, a second table of the same rows.
+    """Read latents and, optionally, a second table of the same rows, called `name` in messages.
 
-    Arrays and tensors are used as they are. Two files, tables or frames that both have row ids are joined
-    by id, and every row must have a partner. Otherwise rows are paired by position.
-
-    Parameters
-    ----------
-    latents : array, tensor, frame, table or path
-    second : array, tensor, frame, table or path, optional
-    options : options dataclass
-        With `id`, `features`, `metadata`, `key` and `drop_missing`.
-    name : str
-        Name of the second table in messages.
+    Arrays and tensors are used as they are. Two files, tables or frames that both have row ids are joined by id, and
+    every row must have a partner. Otherwise rows are paired by position. `options` are those of reading a table, and
+    `drop_missing`.
     """
-    first = _read(latents, "latents", reading(options))
-    keywords = {"id": options.id} if options.id is not None and _has_columns(second) else {}
-    partner = None if second is None else _read(second, name, keywords)
+    has_columns = isinstance(second, str | Path) and honours(part_files(second)[0], "features")
+    rows = [_read(latents, "latents", reading(options))]
+    rows += [] if second is None else [_read(second, name, {"id": options.id if has_columns else None})]
     settings: dict[str, Any] = {
         what: str(x) for what, x in (("latents", latents), (name, second)) if isinstance(x, str | Path)
     }
-    tables = [table for table in (first, partner) if isinstance(table, Table)]
+    tables = [table for table in rows if isinstance(table, Table)]
     settings |= recorded(map(describe_file, paths_of(tables)))
-    if tables:
-        rows = _from_tables(_table(first, "latents"), _table(partner, name), options.drop_missing, settings)
-        return replace(rows, notes=(*(note for table in tables for note in table.notes), *rows.notes))
-    return _from_arrays(first, partner, name, options.drop_missing, settings)
+    if tables:  # an array next to a table is paired by position
+        named = zip(rows, ("latents", name), strict=False)
+        rows = [one if isinstance(one, Table) else Table(to_numpy(one), what) for one, what in named]
+    n, *others = (one.n if tables else len(one) for one in rows)
+    if others and others[0] != n and not (tables and all(one.ids is not None for one in rows)):
+        raise InputError(f"{name} must have a row for each of {n} rows of latents; got {others[0]}")
+    values = (_join_tables if tables else _select_rows)(rows, options.drop_missing)
+    notes = [note for table in tables for note in table.notes]
+    if left := n - len(values[0]):
+        notes.append(f"{left} of {n} rows have NaN or infinite values and were left out.")
+    return Latents(values[0], values[1] if others else None, settings, tuple(notes))
 
 
 def _read(rows: Any, name: str, keywords: Mapping[str, Any]) -> Any:
@@ -71,47 +70,24 @@ def _read(rows: Any, name: str, keywords: Mapping[str, Any]) -> Any:
     return replace(as_table(rows, name=name, **selected), name=name)
 
 
-def _has_columns(rows: Any) -> bool:
-    return isinstance(rows, str | Path) and honours(part_files(rows)[0], "features")
+def _join_tables(tables: list[Any], drop_missing: bool) -> list[Any]:
+    """The values of one table, or of two joined by id or position; every row must have a partner."""
+    if len(tables) == 1:
+        values = [finite_table(tables[0], drop_missing=drop_missing).values]
+    else:
+        joined = join_tables(tables, drop_missing=drop_missing)
+        if any(joined.unmatched.values()):
+            name = tables[1].name
+            raise InputError(
+                f"{name} must have the same rows as the latents; {joined.unmatched['latents']} rows of latents and "
+                f"{joined.unmatched[name]} rows of {name} have no partner"
+            )
+        values = list(joined.values)
+    return [one.astype(float) if one.dtype.kind in "iub" else one for one in values]  # a file may hold integers
 
 
-def _table(rows: Any, name: str) -> Table | None:
-    return rows if rows is None or isinstance(rows, Table) else Table(to_numpy(rows), name)
-
-
-def _from_tables(first: Table | None, partner: Table | None, drop_missing: bool, settings: Any) -> Latents:
-    assert first is not None
-    if partner is None:
-        finite = finite_table(first, drop_missing=drop_missing)
-        return Latents(_floats(finite.values), None, settings, _dropped(first.n - finite.n, first.n))
-    if first.n != partner.n and (first.ids is None or partner.ids is None):
-        raise InputError(f"{partner.name} must have a row for each of {first.n} rows of latents; got {partner.n}")
-    joined = join_tables([first, partner], drop_missing=drop_missing)
-    if any(joined.unmatched.values()):
-        raise InputError(
-            f"{partner.name} must have the same rows as the latents; {joined.unmatched['latents']} rows of latents and "
-            f"{joined.unmatched[partner.name]} rows of {partner.name} have no partner"
-        )
-    values, others = joined.values
-    return Latents(_floats(values), _floats(others), settings, _dropped(first.n - len(values), first.n))
-
-
-def _from_arrays(first: Any, partner: Any, name: str, drop_missing: bool, settings: Any) -> Latents:
-    if partner is not None and len(first) != len(partner):
-        raise InputError(f"{name} must have a row for each of {len(first)} rows of latents; got {len(partner)}")
+def _select_rows(arrays: list[Any], drop_missing: bool) -> list[Any]:
     if not drop_missing:
-        return Latents(first, partner, settings)
-    arrays = [array for array in (first, partner) if array is not None]
+        return arrays
     keep = np.logical_and.reduce([finite_rows(array.reshape(len(array), -1)) for array in arrays])
-    values, *others = (array[keep] for array in arrays)
-    notes = _dropped(int((~keep).sum()), len(keep))
-    return Latents(values, others[0] if others else None, settings, notes)
-
-
-def _dropped(rows: int, n: int) -> tuple[str, ...]:
-    return (f"{rows} of {n} rows have NaN or infinite values and were left out.",) if rows else ()
-
-
-def _floats(values: Any) -> Any:
-    """Convert integers and booleans to floats: a file of integers may hold latents."""
-    return values.astype(float) if values.dtype.kind in "iub" else values
+    return [array[keep] for array in arrays]

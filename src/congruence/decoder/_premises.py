@@ -64,16 +64,14 @@ def judge_premises(
 ) -> tuple[Finding, ...]:
     """Judge the premises of Theorem 1 for both decoders, and that their outputs agree.
 
-    Parameters
-    ----------
-    first, second : MeasuredDecoder
-        Without the second, its premises are assumed and therefore unknown.
-    certified : bool
-        Whether the bound uses certificates where there are any.
-    convex : bool
-        Whether the user declares both supports convex.
+    Without the second decoder its premises are assumed, and therefore unknown. `certified`: the bound uses
+    certificates where there are any. `convex`: the user declares both supports convex.
     """
-    own = _judge_decoder(first, certified, convex)
+
+    def judge(one: MeasuredDecoder) -> tuple[Finding, ...]:
+        convexity = _judge_convexity(to_numpy(one.prepared.z).astype(np.float64), convex, one.seed)
+        return _judge_stretch(one, one.certificate if certified else None), convexity, _judge_injectivity(one)
+
     if second is None:
         claim = "The decoder of the other training has at most the same constant, is injective, and its codes fill a "
         evidence = "It is assumed: there is no second decoder. Set other and other_latents to measure one."
@@ -81,17 +79,9 @@ def judge_premises(
     else:
         others = tuple(
             replace(one, name=f"other_{one.name}", claim=f"Other training: {one.claim[0].lower()}{one.claim[1:]}")
-            for one in _judge_decoder(second, certified, convex)
+            for one in judge(second)
         )
-    return (*own, *others, _judge_agreement(first, second))
-
-
-def _judge_decoder(one: MeasuredDecoder, certified: bool, convex: bool) -> tuple[Finding, ...]:
-    return (
-        _judge_stretch(one, one.certificate if certified else None),
-        _judge_convexity(to_numpy(one.prepared.z).astype(np.float64), convex, one.seed),
-        _judge_injectivity(one),
-    )
+    return (*judge(first), *others, _judge_agreement(first, second))
 
 
 def _judge_stretch(one: MeasuredDecoder, certificate: StretchCertificate | None) -> Finding:
@@ -105,10 +95,9 @@ def _judge_stretch(one: MeasuredDecoder, certificate: StretchCertificate | None)
         claim = f"The bi-Lipschitz constant is at most {certificate.constant:.7g}."
         return Finding(name, claim, "holds", "certified", f"By {certificate.how}.", certificate.constant)
     claim = f"The bi-Lipschitz constant is at most {stretch.constant:.4g}, the largest at the points."
-    lost = int(np.isinf(stretch.constants).sum())
-    if lost:
-        claim, evidence = "The decoder has a finite bi-Lipschitz constant.", f"at {lost} of {stretch.n} points."
-        return Finding(name, claim, "fails", evidence=f"The Jacobian loses a direction {evidence}")
+    if lost := int(np.isinf(stretch.constants).sum()):
+        evidence = f"The Jacobian loses a direction at {lost} of {stretch.n} points."
+        return Finding(name, "The decoder has a finite bi-Lipschitz constant.", "fails", evidence=evidence)
     allowed, longest = float(stretch.s_max.max()), _largest_multiple(one)
     if longest > _LONGER * allowed:
         evidence = (

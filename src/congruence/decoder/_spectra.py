@@ -24,27 +24,24 @@ _RESIDUAL = 1e-4  # relative residual at which a singular value has converged; i
 
 
 def exact_spectra(prepared: PreparedDecoder, chunk: int | None) -> Float:
-    """All singular values of the Jacobian at every point, from the largest down, shape (n, min(d, p))."""
-    spectra = []
-    for rows in point_slices(prepared, chunk, columns=prepared.dimension):
-        jacobians = _jacobians(prepared, prepared.z[rows])  # (rows, p, d)
-        check_finite(jacobians, rows, "Jacobian")
-        spectra.append(to_numpy(_singular_values(jacobians)))
-    return np.concatenate(spectra)
-
-
-def _singular_values(jacobians: Any) -> Any:
-    """The singular values in float64, (rows, min(d, p)).
+    """All singular values of the Jacobian at every point, from the largest down, shape (n, min(d, p)).
 
     For float32 Jacobians the eigenvalues of J^T J in float64 are as accurate, and faster: squaring loses only digits
     that these Jacobians do not have.
     """
     torch = import_torch()
-    exact = jacobians.double()
-    if jacobians.dtype == torch.float64:
-        return torch.linalg.svdvals(exact)
-    tall = exact if exact.shape[1] >= exact.shape[2] else exact.mT
-    return torch.linalg.eigvalsh(tall.mT @ tall).clamp_min(0).sqrt().flip(-1)
+    spectra = []
+    for rows in point_slices(prepared, chunk, columns=prepared.dimension):
+        jacobians = _jacobians(prepared, prepared.z[rows])  # (rows, p, d)
+        check_finite(jacobians, rows, "Jacobian")
+        exact = jacobians.double()
+        if jacobians.dtype == torch.float64:
+            values = torch.linalg.svdvals(exact)
+        else:
+            tall = exact if exact.shape[1] >= exact.shape[2] else exact.mT
+            values = torch.linalg.eigvalsh(tall.mT @ tall).clamp_min(0).sqrt().flip(-1)
+        spectra.append(to_numpy(values))
+    return np.concatenate(spectra)
 
 
 def _jacobians(prepared: PreparedDecoder, z: Any) -> Any:
@@ -73,21 +70,19 @@ def extreme_values(prepared: PreparedDecoder, chunk: int | None, seed: int) -> t
     """
     starts = np.random.default_rng(seed)
     steps = min(prepared.dimension, prepared.outputs, _STEPS)
-    low, high, converged = [], [], 0
+    parts = []
     for rows in point_slices(prepared, chunk, columns=8, vectors=steps):
         start = starts.standard_normal((rows.stop - rows.start, prepared.dimension))
-        one, two, done = _bidiagonalise(prepared, rows, start, steps)
-        low.append(one)
-        high.append(two)
-        converged += done
-    return np.concatenate(low), np.concatenate(high), converged
+        parts.append(_bidiagonalise(prepared, rows, start, steps))
+    low, high, converged = zip(*parts, strict=True)
+    return np.concatenate(low), np.concatenate(high), sum(converged)
 
 
 def _bidiagonalise(prepared: PreparedDecoder, rows: slice, start: Float, steps: int) -> tuple[Float, Float, int]:
     torch = import_torch()
     z = prepared.z[rows]
     push, pull = _products(prepared)
-    n = len(z)
+    n, tiny = len(z), torch.finfo(z.dtype).tiny  # where a length is 0, all directions are used
     v = torch.as_tensor(start, dtype=z.dtype, device=z.device)
     v = v / v.norm(dim=1, keepdim=True)
     basis = torch.zeros(n, steps + 1, prepared.dimension, dtype=z.dtype, device=z.device)
@@ -101,13 +96,13 @@ def _bidiagonalise(prepared: PreparedDecoder, rows: slice, start: Float, steps: 
         if u is not None:
             new = new - beta * u
         alpha = new.norm(dim=1, keepdim=True)
-        u = new / _safe(alpha)
+        u = new / alpha.clamp_min(tiny)
         new = pull(z, u) - alpha * v
         for _ in range(2):  # once is not orthogonal up to rounding
             so_far = basis[:, : k + 1]
             new = new - (so_far.mT @ (so_far @ new[:, :, None]))[:, :, 0]
         beta = new.norm(dim=1, keepdim=True)
-        v = new / _safe(beta)
+        v = new / beta.clamp_min(tiny)
         diagonal[:, k], above[:, k] = to_numpy(alpha)[:, 0], to_numpy(beta)[:, 0]
         whole = k + 1 == min(prepared.dimension, prepared.outputs)
         if k + 1 < min(next_test, steps):
@@ -117,7 +112,8 @@ def _bidiagonalise(prepared: PreparedDecoder, rows: slice, start: Float, steps: 
             part = diagonal[i, : k + 1], above[i, : k + 1]
             done[i] = whole or _converged(*part, z.dtype)
             if done[i] or k + 1 == steps:
-                low[i], high[i] = _extremes(*part)
+                values = np.linalg.svd(np.diag(part[0]) + np.diag(part[1][:-1], 1), compute_uv=False)
+                low[i], high[i] = values[-1], values[0]
         if done.all():
             break
     return low, high, int(done.sum())
@@ -141,62 +137,43 @@ def _converged(diagonal: Float, above: Float, dtype: Any) -> bool:
     return True
 
 
-def _extremes(diagonal: Float, above: Float) -> tuple[float, float]:
-    values = np.linalg.svd(np.diag(diagonal) + np.diag(above[:-1], 1), compute_uv=False)
-    return float(values[-1]), float(values[0])
-
-
-def _safe(length: Any) -> Any:
-    """A length to divide by; where it is 0, all directions are used and later steps do not count."""
-    return length.clamp_min(import_torch().finfo(length.dtype).tiny)
-
-
 def sampled_stretch(prepared: PreparedDecoder, directions: int, chunk: int | None, seed: int) -> tuple[Float, Float]:
     """The smallest and largest stretch of random unit directions at every point, (n,) each."""
     torch = import_torch()
     rng = np.random.default_rng(seed)
     push, _ = _products(prepared)
-    low, high = [], []
+    stretches = []
     for rows in point_slices(prepared, chunk, columns=directions):
         z = prepared.z[rows]
         drawn = rng.standard_normal((len(z), directions, prepared.dimension))
         drawn /= np.linalg.norm(drawn, axis=2, keepdims=True)
         unit = torch.as_tensor(drawn, dtype=z.dtype, device=z.device).flatten(0, 1)
         moved = push(z.repeat_interleave(directions, dim=0), unit)
-        lengths = to_numpy(moved.double().norm(dim=1)).reshape(len(z), directions)
-        check_finite(lengths, rows, "Jacobian")
-        low.append(lengths.min(axis=1))
-        high.append(lengths.max(axis=1))
-    return np.concatenate(low), np.concatenate(high)
+        stretches.append(to_numpy(moved.double().norm(dim=1)).reshape(len(z), directions))
+        check_finite(stretches[-1], rows, "Jacobian")
+    lengths = np.concatenate(stretches)
+    return lengths.min(axis=1), lengths.max(axis=1)
 
 
 def _products(prepared: PreparedDecoder) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     """Products J v and J^T u for many points at once: (n, d), (n, d) -> (n, p) and (n, d), (n, p) -> (n, d)."""
-    func = import_torch().func
-
-    def push(z: Any, v: Any) -> Any:
-        return func.jvp(prepared.decode_one, (z,), (v,))[1]
-
-    def pull(z: Any, u: Any) -> Any:
-        return func.vjp(prepared.decode_one, z)[1](u)[0]
-
-    return _vectorise(push), _vectorise(pull)
-
-
-def _vectorise(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     torch = import_torch()
 
-    def products(z: Any, vectors: Any) -> Any:
-        try:
-            with plain_attention():
-                return torch.func.vmap(product)(z, vectors)
-        except (RuntimeError, NotImplementedError, ValueError):
-            pass
-        try:
-            return torch.stack([product(one, vector) for one, vector in zip(z, vectors, strict=True)])
-        except (RuntimeError, NotImplementedError) as error:
-            raise InputError(
-                f"products with the Jacobian of this decoder are not available ({error}); use method='exact'"
-            ) from error
+    def vectorise(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def products(z: Any, vectors: Any) -> Any:
+            try:
+                with plain_attention():
+                    return torch.func.vmap(product)(z, vectors)
+            except (RuntimeError, NotImplementedError, ValueError):  # not every operation can be batched
+                pass
+            try:
+                return torch.stack([product(one, vector) for one, vector in zip(z, vectors, strict=True)])
+            except (RuntimeError, NotImplementedError) as error:
+                raise InputError(
+                    f"products with the Jacobian of this decoder are not available ({error}); use method='exact'"
+                ) from error
 
-    return products
+        return products
+
+    push = vectorise(lambda z, v: torch.func.jvp(prepared.decode_one, (z,), (v,))[1])
+    return push, vectorise(lambda z, u: torch.func.vjp(prepared.decode_one, z)[1](u)[0])

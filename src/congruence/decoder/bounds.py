@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from congruence.checks import check_choice, check_integer, check_number
 from congruence.errors import InputError
+from congruence.result import Record
 
 _ROUNDING = 1e-12  # sqrt(2) squared is a little more than 2
 UpTo = Literal["rigid", "similarity"]
@@ -36,8 +37,6 @@ def isometric_constant(n: int) -> float:
     """The constant c_n = sqrt(3/2) k_n of Lemma A.4, as derived in this package.
 
     A map that changes distances by at most epsilon <= 1 is within c_n sqrt(epsilon) of an isometry.
-
-    It differs from the constant of Alestalo, Trotsenko and Vaisala 2001, whose recursion the paper does not restate.
     """
     return math.sqrt(1.5) * isometry_factor(n)
 
@@ -84,23 +83,22 @@ class Bound:
         return self.basis == "certified"
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON."""
-        return asdict(self) | {"epsilon": self.epsilon, "vacuous": self.vacuous, "certified": self.certified}
+        """The fields and what follows from them, as in the JSON."""
+        return asdict(self) | {name: getattr(self, name) for name in ("epsilon", "vacuous", "certified")}
 
     def __str__(self) -> str:
-        constant = f"c_{self.dimension} = {self.isometric_constant:.4g}, {self.isometric_constant_from}"
+        vacuous = " (vacuous: no better than the trivial bound)" if self.vacuous else ""
+        others = {"generator": self.generator, "other decoder": self.other}
+        more = "".join(f", of the {name} {value:.6g}" for name, value in others.items() if value is not None)
         paper = f"{self.paper:.4g}" if self.paper is not None else "none"
-        lines = [
-            f"Theorem {self.theorem}: epsilon = {self.epsilon:.4g}"
-            + (" (vacuous: no better than the trivial bound)" if self.vacuous else ""),
-            f"  Lambda = {self.constant:.6g} ({_BASIS[self.basis]})"
-            + (f", of the generator {self.generator:.6g}" if self.generator is not None else "")
-            + (f", of the other decoder {self.other:.6g}" if self.other is not None else "")
-            + f"; {self.dimension} latents, diameter {self.diameter:.4g}; up to {_GROUPS[self.up_to]}",
-            f"  form of the paper: {paper} ({constant}); {self.reason}",
-            f"  general form: {self.general:.4g}; trivial: {self.trivial:.4g}",
-        ]
-        return "\n".join(lines)
+        constant = f"c_{self.dimension} = {self.isometric_constant:.4g}, {self.isometric_constant_from}"
+        return (
+            f"Theorem {self.theorem}: epsilon = {self.epsilon:.4g}{vacuous}\n"
+            f"  Lambda = {self.constant:.6g} ({_BASIS[self.basis]}){more}; {self.dimension} latents, diameter "
+            f"{self.diameter:.4g}; up to {_GROUPS[self.up_to]}\n"
+            f"  form of the paper: {paper} ({constant}); {self.reason}\n"
+            f"  general form: {self.general:.4g}; trivial: {self.trivial:.4g}"
+        )
 
 
 def theorem1(
@@ -146,12 +144,7 @@ def theorem1(
     similarity were derived in this package.
     """
     check_choice("up_to", up_to, tuple(_GROUPS))
-    stretch, latents, basis = _read_constant(b, "b", up_to)
-    dimension = latents if dimension is None else dimension
-    if other is None:
-        return _bound(1, stretch, None, basis, dimension, diameter, constant, up_to)
-    second, _, source = _read_constant(other, "other", up_to)
-    return _bound(1, stretch, second, _weaker(basis, source), dimension, diameter, constant, up_to)
+    return _bound(1, b, other, dimension, diameter, constant, up_to)
 
 
 def theorem3(
@@ -167,10 +160,8 @@ def theorem3(
         Lambda of the map that generates the data from its factors: independent, white and not Gaussian.
     diameter : float or `Diameter`
         Diameter of the codes or of the factors, whichever is larger.
-    dimension : int, optional
-        Number of latents; by default that of the results.
-    constant : float, optional
-        c_D in the form of the paper; by default `isometric_constant` of this package.
+    dimension : as in `theorem1`
+    constant : as in `theorem1`
 
     Returns
     -------
@@ -182,28 +173,20 @@ def theorem3(
     ----------
     Nelson et al. 2026, Theorem 3; the sharper form was derived in this package.
     """
-    stretch, latents, basis = _read_constant(b, "b")
-    other, factors, source = _read_constant(generator, "generator")
-    dimension = next((one for one in (dimension, latents, factors) if one is not None), None)
-    return _bound(3, stretch, other, _weaker(basis, source), dimension, diameter, constant, "rigid")
-
-
-def _weaker(one: str, two: str) -> str:
-    """The basis of a bound that uses two constants."""
-    return one if one == two else "sampled" if "sampled" in (one, two) else "given"
+    return _bound(3, b, generator, dimension, diameter, constant, "rigid")
 
 
 def _bound(
-    theorem: int,
-    stretch: float,
-    second: float | None,
-    basis: str,
-    dimension: int | None,
-    diameter: Any,
-    constant: float | None,
-    up_to: UpTo,
+    theorem: int, b: Any, other: Any, dimension: int | None, diameter: Any, constant: float | None, up_to: UpTo
 ) -> Bound:
     """All forms of the bound for the composition of a decoder with another one, or with the generator."""
+    stretch, latents, basis = _read_constant(b, "b", up_to)
+    second = None
+    if other is not None or theorem == 3:
+        second, factors, source = _read_constant(other, "other" if theorem == 1 else "generator", up_to)
+        basis = basis if basis == source else "sampled" if "sampled" in (basis, source) else "given"
+        latents = latents if latents is not None or theorem == 1 else factors
+    dimension = latents if dimension is None else dimension
     if dimension is None:
         raise InputError("dimension, the number of latents, must be set if b is a number")
     dimension = check_integer("dimension", dimension)
@@ -214,12 +197,9 @@ def _bound(
     near = change if second is None else chain - 1
     c_d = isometric_constant(dimension) if constant is None else check_number("constant", constant, 0, open_low=True)
     applies = change <= 1 + _ROUNDING
+    reason = "it does not apply, since Lemma A.4 needs Lambda <= sqrt(2)"
     if applies:
         reason = f"it applies, since distances change by at most {change:.4g} of the diameter, and 1 is the limit"
-    else:
-        reason = "it does not apply, since Lemma A.4 needs Lambda <= sqrt(2)"
-    if math.isinf(chain):
-        reason += "; the map loses a direction somewhere"
     return Bound(
         theorem=theorem,
         constant=stretch,
@@ -238,21 +218,17 @@ def _bound(
         # A similarity may shrink one of both sets, so only the circumscribed ball of the other one counts.
         trivial=math.sqrt(dimension / (2 * (dimension + 1))) * (1 + chain if up_to == "rigid" else 1) * diameter,
         applies=applies,
-        reason=reason,
+        reason=f"{reason}; the map loses a direction somewhere" if math.isinf(chain) else reason,
     )
 
 
 @dataclass(frozen=True)
-class DynamicalIsometry:
+class DynamicalIsometry(Record):
     """Bi-Lipschitz constants of a map whose singular values are everywhere within `deviation` of 1."""
 
     deviation: float
     paper: float  # (1 + d) / (1 - d), a bound on the condition number
     tight: float  # 1 / (1 - d), the smallest constant that holds
-
-    def to_dict(self) -> dict[str, float]:
-        """The numbers, as in the JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return (
@@ -262,16 +238,9 @@ class DynamicalIsometry:
 
 
 def dynamical_isometry(deviation: float) -> DynamicalIsometry:
-    """Convert singular values in [1 - d, 1 + d] into a bi-Lipschitz constant.
+    """Convert singular values in [1 - d, 1 + d], with a deviation d below 1, into a bi-Lipschitz constant.
 
-    Parameters
-    ----------
-    deviation : float
-        d, at least 0 and below 1.
-
-    References
-    ----------
-    Nelson et al. 2026, appendix A.4, which uses (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
+    Nelson et al. 2026, appendix A.4, use (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
     """
     if not 0 <= deviation < 1:
         raise InputError(f"deviation must be at least 0 and below 1; got {deviation!r}")
@@ -279,7 +248,7 @@ def dynamical_isometry(deviation: float) -> DynamicalIsometry:
     return DynamicalIsometry(d, (1 + d) / (1 - d), 1 / (1 - d))
 
 
-def _read_constant(b: Any, name: str, up_to: UpTo = "rigid") -> tuple[float, int | None, str]:
+def _read_constant(b: Any, name: str, up_to: UpTo) -> tuple[float, int | None, str]:
     """Lambda, the number of latents where it is known, and the basis of Lambda."""
     if hasattr(b, "constant"):
         value = b.constant if up_to == "rigid" else b.scale_free

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from congruence.checks import check_integer, check_number
 from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
 from congruence.formatting import count
+from congruence.result import Record
 
 _LARGEST_LAYER = 2**24  # entries of the matrix of one layer
 # Maps of the form A x + b in evaluation mode; their matrix is computed by applying them to the axes.
@@ -29,7 +30,7 @@ _FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", 
 
 
 @dataclass(frozen=True)
-class LayerStretch:
+class LayerStretch(Record):
     """The factors by which one layer multiplies lengths: at least `low`, at most `high`."""
 
     name: str
@@ -38,7 +39,7 @@ class LayerStretch:
 
 
 @dataclass(frozen=True)
-class StretchCertificate:
+class StretchCertificate(Record):
     """A bi-Lipschitz constant and how it was proved.
 
     Rounding is that of float64 singular values; it is not bounded by interval arithmetic.
@@ -52,6 +53,8 @@ class StretchCertificate:
     injective: bool = True  # whether `low` also holds between points far apart; False: inside each linear piece only
     certified: bool = True
 
+    NAMES = ("low", "high", "dimension", "how", "layers", "injective", "certified", "constant", "scale_free")
+
     @property
     def constant(self) -> float:
         """Lambda = max(high, 1 / low), at least 1; infinite where a direction is lost."""
@@ -62,10 +65,6 @@ class StretchCertificate:
         """The constant after the best rescaling of all latents by one factor."""
         return math.sqrt(self.high / self.low) if self.low > 0 else math.inf
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON."""
-        return asdict(self) | {"constant": self.constant, "scale_free": self.scale_free}
-
     def __str__(self) -> str:
         lines = [f"Lambda <= {self.constant:.6g}, certified by {self.how}"]
         lines += [f"  {layer.name}: stretches by {layer.low:.6g} to {layer.high:.6g}" for layer in self.layers]
@@ -75,21 +74,10 @@ class StretchCertificate:
 
 
 def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> StretchCertificate:
-    """Certify a stack of isometric layers (orthonormal columns) with leaky rectifiers between them: leak^-K.
+    """Certify a stack of isometric layers (orthonormal columns) with K leaky rectifiers between them: leak^-K.
 
-    Parameters
-    ----------
-    leak : float
-        The slope on the negative side, above 0.
-    activations : int
-        K, the number of rectifiers. The paper counts the 3 layers of its decoder; there are only 2 rectifiers between
-        them, so leak^-2 holds.
-    dimension : int, optional
-        Number of latents, for `theorem1`.
-
-    References
-    ----------
-    Nelson et al. 2026, appendix A.7.1.
+    `leak`, above 0, is the slope on the negative side. K is 2 for the 3 layers of the paper's decoder, which counts
+    layers (Nelson et al. 2026, appendix A.7.1). `dimension` is the number of latents, for `theorem1`.
     """
     check_number("leak", leak, 0, open_low=True)
     check_integer("activations", activations, 0)
@@ -107,20 +95,9 @@ def certify_layers(
     value, that of a leaky rectifier its slopes. The result holds everywhere, between near and distant points, and is
     loose: the worst directions of two layers need not coincide.
 
-    Parameters
-    ----------
-    decoder : torch module
-        A `Sequential` (of Sequentials) in evaluation mode. Layers whose slope approaches 0 (ReLU, tanh), linear layers
-        that lose a direction, and unknown layers raise an error.
-    latent_shape : int or tuple of int, optional
-        Shape of one row of latents; by default the width of the first linear layer.
-    largest : int
-        Most entries of the matrix of one layer, whose singular values are computed.
-
-    Returns
-    -------
-    StretchCertificate
-        With one entry for each layer that changes lengths.
+    The decoder is a `Sequential` (of Sequentials) in evaluation mode. Layers whose slope approaches 0 (ReLU, tanh),
+    linear layers that lose a direction, and unknown layers raise an error. `latent_shape` is that of one row of
+    latents; by default the width of the first linear layer. `largest` is the most entries of the matrix of a layer.
     """
     torch = import_torch()
     parts = list(layers_of(decoder))
@@ -128,11 +105,9 @@ def certify_layers(
     low, high, layers = 1.0, 1.0, []
     x = torch.zeros(1, *shape, dtype=torch.float64)
     for (name, part), slopes in zip(parts, [_slopes(*part) for part in parts], strict=True):  # refused before any work
-        if slopes is not None:
-            one = LayerStretch(name, *slopes)
-        else:
-            one = _linear_layer(name, part, tuple(x.shape[1:]), largest)
-        x = x if slopes is not None else _in_double(part, x)
+        if slopes is None:
+            slopes, x = _singular_range(name, part, tuple(x.shape[1:]), largest), _in_double(part, x)
+        one = LayerStretch(name, *slopes)
         low, high = low * one.low, high * one.high
         if (one.low, one.high) != (1.0, 1.0):
             layers.append(one)
@@ -215,15 +190,15 @@ def negative_slopes(part: Any) -> list[float]:
     return [float(getattr(part, "negative_slope", 0.0))] if kind in ("ReLU", "LeakyReLU") else []
 
 
-def _linear_layer(name: str, part: Any, shape: tuple[int, ...], largest: int) -> LayerStretch:
-    """The exact singular values of a linear layer for inputs of this shape."""
+def _singular_range(name: str, part: Any, shape: tuple[int, ...], largest: int) -> tuple[float, float]:
+    """The least and the largest singular value of a linear layer for inputs of this shape."""
     matrix = layer_matrix(name, part, shape, largest)[0]
     values = np.linalg.svd(matrix, compute_uv=False)
     inputs, outputs = matrix.shape
     if outputs < inputs or values[-1] <= max(matrix.shape) * np.finfo(float).eps * values[0]:
         lost = f"it has {outputs} outputs for {inputs} inputs" if outputs < inputs else "its matrix loses a direction"
         raise InputError(f"{name} has no lower bound, since {lost}; nothing can be certified layer by layer")
-    return LayerStretch(name, float(values[-1]), float(values[0]))
+    return float(values[-1]), float(values[0])
 
 
 def layer_matrix(name: str, part: Any, shape: tuple[int, ...], largest: int = _LARGEST_LAYER) -> tuple[Float, Float]:

@@ -23,7 +23,7 @@ from congruence.maps._diameter import diameter
 from congruence.maps.groups import fit_map
 from congruence.options import takes
 from congruence.progress import Progress
-from congruence.result import Finding, Result, Status, conclude
+from congruence.result import Finding, Result, Status, as_data, conclude
 
 _ROUNDING = 1e-6  # of the diameter
 _GROUPS: Mapping[UpTo, str] = {"rigid": "a rigid motion", "similarity": "a rigid motion and a scale"}
@@ -103,14 +103,9 @@ class DecoderExamination(Result):
     @property
     def best(self) -> Finding:
         """The conclusion up to a rigid motion, unless its bound is vacuous or refuted and that of the other is not."""
-        if "rigid" not in self.bounds:
-            return self.theorem1
-        usable = [
-            finding
-            for finding, bound in zip(self.findings, (self.bounds["rigid"], self.bounds["similarity"]), strict=True)
-            if not bound.vacuous and finding.status != "fails"
-        ]
-        return usable[0] if usable else self.theorem1
+        pairs = zip(self.findings, self.bounds.values(), strict=False)  # no bounds if all latents are one point
+        usable = (one for one, bound in pairs if not bound.vacuous and one.status != "fails")
+        return next(usable, self.theorem1)
 
     @property
     def status(self) -> Status:
@@ -120,12 +115,11 @@ class DecoderExamination(Result):
     @property
     def headlines(self) -> tuple[str, ...]:
         """The sentences of the verdict: the measurement, and its consequence."""
-        sentences = [_measurement(self.stretch, "The decoder")]
-        if self.other is not None:
-            sentences.append(_measurement(self.other, "The other decoder"))
-        if any(one is not None and not np.isfinite(one.constant) for one in (self.stretch, self.other)):
-            return (*sentences, "Theorem 1 guarantees nothing there.")
-        return (*sentences, self._consequence)
+        measured = {"The decoder": self.stretch, "The other decoder": self.other}
+        known = {what: one for what, one in measured.items() if one is not None}
+        lost = any(not np.isfinite(one.constant) for one in known.values())
+        consequence = "Theorem 1 guarantees nothing there." if lost else self._consequence
+        return (*(_measurement(one, what) for what, one in known.items()), consequence)
 
     @property
     def _consequence(self) -> str:
@@ -134,14 +128,13 @@ class DecoderExamination(Result):
         best = self.best
         up_to: UpTo = "rigid" if best is self.theorem1 else "similarity"
         bound = self.bounds[up_to]
+        share = f"{_GROUPS[up_to]}, up to {percent(bound.epsilon / bound.diameter)} of the diameter"
         if bound.vacuous:
             return "The bound of Theorem 1 is vacuous: it holds for any two sets of this size."
-        share = f"{_GROUPS[up_to]}, up to {percent(bound.epsilon / bound.diameter)} of the diameter"
         if best.status == "fails":
             return f"The codes are not within the bound of Theorem 1, so a premise fails. {best.evidence}"
         if best.status == "holds":
-            how = "Certified by Theorem 1" if best.basis == "certified" else "Supported by Theorem 1"
-            return f"{how}: both trainings differ by {share}."
+            return f"{str(best.basis).capitalize()} by Theorem 1: both trainings differ by {share}."
         if best.basis == "premise fails":
             failing = next(one for one in best.premises if one.status == "fails")
             return f"Theorem 1 does not apply, since a premise fails: {failing.evidence}"
@@ -156,16 +149,15 @@ class DecoderExamination(Result):
 
     def numbers(self) -> DecoderNumbers:
         """Constants over all points, certificates, the diameter and the bounds."""
-        rigid, similarity = self.bounds.get("rigid"), self.bounds.get("similarity")
         return {
-            "stretch": self.stretch.to_dict(),  # type: ignore[typeddict-item]
-            "other": None if self.other is None else self.other.to_dict(),  # type: ignore[typeddict-item]
-            "certificate": None if self.certificate is None else self.certificate.to_dict(),
-            "other_certificate": None if self.other_certificate is None else self.other_certificate.to_dict(),
+            "stretch": as_data(self.stretch),
+            "other": as_data(self.other),
+            "certificate": as_data(self.certificate),
+            "other_certificate": as_data(self.other_certificate),
             "diameter": self.diameter,
             "diameter_from": self.diameter_from,
-            "theorem1": None if rigid is None else rigid.to_dict(),
-            "theorem1_similarity": None if similarity is None else similarity.to_dict(),
+            "theorem1": as_data(self.bounds.get("rigid")),
+            "theorem1_similarity": as_data(self.bounds.get("similarity")),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -201,7 +193,12 @@ def examine_decoder(
     Nelson et al. 2026, Theorem 1.
     """
     progress = progress or (lambda what, done, total: None)
-    size = None if options.diameter in (None, "auto") else _as_diameter(options.diameter)
+    size = None
+    if options.diameter not in (None, "auto"):
+        try:
+            size = check_number("diameter", float(options.diameter), 0, open_low=True)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"diameter must be 'auto' or a number above 0; got {options.diameter!r}") from error
     if (options.other is None) != (options.other_latents is None):
         raise InputError("other and other_latents must be set together: a decoder and its latents of the same inputs")
     z = read_latents(latents, options, options.other_latents, "other_latents")
@@ -245,25 +242,10 @@ def examine_decoder(
     )
 
 
-def _as_diameter(value: Any) -> float:
-    try:
-        return check_number("diameter", float(value), 0, open_low=True)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"diameter must be 'auto' or a number above 0; got {value!r}") from error
-
-
 def _measure(decoder: Any, z: Any, options: DecoderOptions, progress: Progress) -> MeasuredDecoder:
     """Measure the stretch of a decoder at its latents, and certify it if its layers allow that."""
-    stretch = bilipschitz(
-        decoder,
-        z,
-        method=options.method,
-        directions=options.directions,
-        chunk=options.chunk,
-        device=options.device,
-        seed=options.seed,
-        progress=progress,
-    )
+    chosen = {name: getattr(options, name) for name in ("method", "directions", "chunk", "device", "seed")}
+    stretch = bilipschitz(decoder, z, **chosen, progress=progress)
     prepared = prepare_decoder(decoder, z, options.device)
     return MeasuredDecoder(prepared, stretch, certify(decoder, prepared.latent_shape), options.seed)
 
@@ -273,20 +255,19 @@ def _bound(
 ) -> tuple[dict[UpTo, Bound], bool]:
     """The bounds of Theorem 1 by group, and whether they use certificates.
 
-    Certificates are used where there are any, unless their bounds are vacuous: those of sampled constants are smaller,
-    and only estimates.
+    Certificates are used where there are any, unless their bounds are vacuous and those of sampled constants, which are
+    only estimates, are not.
     """
-    both = [one for one in (first, second) if one is not None]
-    chosen: list[list[Any]] = [[one.best for one in both], [one.stretch for one in both]]
-    bounds: list[dict[UpTo, Bound]] = []
-    for used in chosen:
-        other = used[1] if second is not None else None
-        bounds.append({g: theorem1(used[0], diameter, constant=constant, other=other, up_to=g) for g in _GROUPS})
-    certified = any(one.certificate is not None for one in both)
-    if certified and not all(bound.vacuous for bound in bounds[0].values()):
-        return bounds[0], True
-    informative = not all(bound.vacuous for bound in bounds[1].values())
-    return (bounds[1], False) if informative or not certified else (bounds[0], True)
+
+    def apply(a: Any, b: Any) -> dict[UpTo, Bound]:
+        return {group: theorem1(a, diameter, constant=constant, other=b, up_to=group) for group in _GROUPS}
+
+    sampled = apply(first.stretch, None if second is None else second.stretch)
+    if first.certificate is None and (second is None or second.certificate is None):
+        return sampled, False
+    certified = apply(first.best, None if second is None else second.best)
+    vacuous = [all(bound.vacuous for bound in some.values()) for some in (certified, sampled)]
+    return (sampled, False) if vacuous == [True, False] else (certified, True)
 
 
 def _conclude(

@@ -8,7 +8,7 @@ representations are linear maps of each other, and the map follows from both hea
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.maps._diameter import diameter
 from congruence.maps.groups import Map, fit_map
+from congruence.result import Record
 from congruence.rows.algebra import svd
 from congruence.tables import as_paired
 
 
 @dataclass(frozen=True)
-class Diversity:
+class Diversity(Record):
     """Whether the rows of a head span the representation, so that the outputs determine it."""
 
     diverse: bool
@@ -33,16 +34,12 @@ class Diversity:
     condition: float  # of the head on these directions; 1 is best; the larger, the more sensitive the map
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON."""
-        return asdict(self)
-
     def __str__(self) -> str:
         return f"{'sufficiently diverse' if self.diverse else 'not sufficiently diverse'}: {self.reason}"
 
 
 @dataclass(frozen=True, eq=False)
-class RoederMap:
+class RoederMap(Record):
     """The linear map between two representations that their heads imply, from that of a to that of b.
 
     It is unique only if the head of b is sufficiently diverse; otherwise it is the map of least norm, determined on
@@ -56,19 +53,16 @@ class RoederMap:
     used: Array  # classes, at most D + 1 with use="best"
     disagreement: float  # share of the source's head that no linear map explains; 0 if outputs can be equal
 
+    NAMES = ("unique", "source", "target", "classes_used", "disagreement")
+
+    @property
+    def classes_used(self) -> int:
+        """The number of classes from which the map was derived."""
+        return len(self.used)
+
     def __call__(self, x: Any) -> Any:
         """Map rows of the representation of a, (n, D), to that of b."""
         return self.map(x)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers without the matrix, as in the JSON."""
-        return {
-            "unique": self.unique,
-            "source": self.source.to_dict(),
-            "target": self.target.to_dict(),
-            "classes_used": len(self.used),
-            "disagreement": self.disagreement,
-        }
 
     def __str__(self) -> str:
         unique = "unique" if self.unique else "not unique: the heads leave directions undetermined"
@@ -80,7 +74,7 @@ class RoederMap:
 
 
 @dataclass(frozen=True)
-class HeadsAgainstData:
+class HeadsAgainstData(Record):
     """Errors of the map from heads and of the map fitted to the data, relative to the diameter of the target."""
 
     heads: float  # mean error of the map from heads; it is not fitted to these rows
@@ -89,20 +83,11 @@ class HeadsAgainstData:
     difference: float  # root mean square difference of both maps, relative to the spread of the target
     diameter: float
 
-    def to_dict(self) -> dict[str, float]:
-        """The numbers, as in the JSON."""
-        return asdict(self)
-
 
 def sufficient_diversity(head: Any, *, outputs: str = "softmax") -> Diversity:
-    """Check that the rows of a last layer span the representation.
+    """Check that the rows of a last layer span the representation; `head` and `outputs` are as in `roeder_map`.
 
-    Parameters
-    ----------
-    head : torch `Linear`, (classes, D) array, or pair of weights and biases
-        The last linear layer.
-    outputs : {"softmax", "sigmoid", "linear"}
-        With a softmax only differences between classes count, so D + 1 classes are needed; otherwise D.
+    With a softmax only differences between classes count, so D + 1 classes are needed; otherwise D.
 
     References
     ----------
@@ -137,13 +122,18 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
     (wa, _), (wb, _) = (_centre(*head, outputs) for head in (first, second))
     used = np.arange(len(wa)) if use == "all" else _best_classes(second[0], outputs)
     (pa, ca), (pb, cb) = (_centre(w[used], b[used], outputs) for w, b in (first, second))
-    inverse = _pseudo_inverse(pb)  # (D_b, classes)
+    u, values, vt = svd(pb)
+    rank = _rank(values, pb.shape)
+    inverse = (vt[:rank].T / values[:rank]) @ u[:, :rank].T  # (D_b, classes)
     matrix, shift = inverse @ pa, inverse @ (ca - cb)  # f_b = matrix f_a + shift
+    width, source = max(matrix.shape), matrix.shape[1]
+    padded = np.zeros((width, width))  # acts on rows; the narrower side is zero-padded
+    padded[:source, : len(matrix)] = matrix.T
     target = _measure_diversity(wb, outputs)
     left = np.linalg.norm(wa - wb @ matrix)
     size = float(np.linalg.norm(wa))
     return RoederMap(
-        map=_as_map(matrix, shift),
+        map=Map("linear", padded, np.zeros(width), np.pad(shift, (0, width - len(shift)))),
         unique=target.diverse,
         source=_measure_diversity(wa, outputs),
         target=target,
@@ -174,32 +164,27 @@ def compare_with_fitted(found: RoederMap, x: Any, y: Any, head_b: Any, *, output
     weights = _centre(*_read_head(head_b, "head_b"), outputs)[0]
     directions = svd(weights)[2][: found.target.rank]  # (rank, D)
     seen = target @ directions.T
+
+    def mean_length(rows: Float) -> float:
+        return float(np.linalg.norm(rows, axis=1).mean())
+
     spread = float(np.linalg.norm(target - target.mean(0)))
     return HeadsAgainstData(
-        heads=_mean_length(ours - target) / size,
-        fitted=_mean_length(best - target) / size,
-        seen_by_heads=_mean_length(ours @ directions.T - seen) / diameter(seen).value,
+        heads=mean_length(ours - target) / size,
+        fitted=mean_length(best - target) / size,
+        seen_by_heads=mean_length(ours @ directions.T - seen) / diameter(seen).value,
         difference=float(np.linalg.norm(ours - best)) / spread,
         diameter=size,
     )
 
 
-def _mean_length(rows: Float) -> float:
-    return float(np.linalg.norm(rows, axis=1).mean())
-
-
 def _read_head(head: Any, name: str) -> tuple[Float, Float]:
     """Weights (classes, D) and biases (classes,) in float64."""
-    if hasattr(head, "weight"):
-        weights, biases = head.weight, getattr(head, "bias", None)
-    elif isinstance(head, tuple):
-        if len(head) != 2:
-            raise InputError(f"{name} must be weights, or a pair of weights and biases; got {len(head)} entries")
-        weights, biases = head
-    else:
-        weights, biases = head, None
-    w = to_numpy(weights).astype(np.float64)
-    b = np.zeros(len(w)) if biases is None else to_numpy(biases).astype(np.float64)
+    if isinstance(head, tuple) and len(head) != 2:
+        raise InputError(f"{name} must be weights, or a pair of weights and biases; got {len(head)} entries")
+    parts = head if isinstance(head, tuple) else (getattr(head, "weight", head), getattr(head, "bias", None))
+    w = to_numpy(parts[0]).astype(np.float64)
+    b = np.zeros(len(w)) if parts[1] is None else to_numpy(parts[1]).astype(np.float64)
     if w.ndim != 2 or 0 in w.shape or b.shape != (len(w),):
         raise InputError(f"{name} must have weights (classes, D) and biases (classes,); got {w.shape} and {b.shape}")
     if not (np.isfinite(w).all() and np.isfinite(b).all()):
@@ -236,13 +221,6 @@ def _rank(values: Float, shape: tuple[int, ...]) -> int:
     return int((values > 10 * rounding * values[0]).sum()) if values[0] > 0 else 0
 
 
-def _pseudo_inverse(weights: Float) -> Float:
-    u, values, vt = svd(weights)
-    rank = _rank(values, weights.shape)
-    inverse: Float = (vt[:rank].T / values[:rank]) @ u[:, :rank].T
-    return inverse
-
-
 def _best_classes(weights: Float, outputs: str) -> Array:
     """Greedily choose classes whose rows are far from the span of those before: pivoted QR."""
     from scipy.linalg import qr
@@ -254,12 +232,3 @@ def _best_classes(weights: Float, outputs: str) -> Array:
     others = np.delete(np.arange(classes), first)
     order = qr((weights[others] - weights[first]).T, mode="r", pivoting=True)[1]
     return np.sort(np.append(others[order[: min(classes - 1, d)]], first))
-
-
-def _as_map(matrix: Float, shift: Float) -> Map:
-    """The map f -> matrix f + shift as one that acts on rows; the narrower side is zero-padded."""
-    target, source = matrix.shape
-    width = max(target, source)
-    padded = np.zeros((width, width))
-    padded[:source, :target] = matrix.T
-    return Map("linear", padded, np.zeros(width), np.pad(shift, (0, width - target)))

@@ -72,7 +72,15 @@ def prepare_decoder(decoder: Any, z: Any, device: str = "auto") -> PreparedDecod
     shape = tuple(latents.shape[1:])
     output = _decode_test_rows(decoder, latents)
     flat = latents.reshape(len(latents), -1)
-    return PreparedDecoder(_without_parameters(decoder), flat, shape, tuple(output.shape[1:]))
+    if module is None:
+        decode = decoder
+    else:  # with detached parameters, so that only derivatives by latents are computed
+        tensors = {name: p.detach() for name, p in (*decoder.named_parameters(), *decoder.named_buffers())}
+
+        def decode(z: Any) -> Any:
+            return torch.func.functional_call(decoder, tensors, (z,))
+
+    return PreparedDecoder(decode, flat, shape, tuple(output.shape[1:]))
 
 
 def import_torch() -> Any:
@@ -134,16 +142,14 @@ def _check_mode(module: Any) -> None:
     from torch.nn.modules.dropout import _DropoutNd
 
     for name, part in module.named_modules():
+        what = ""
         if part.training and isinstance(part, _DropoutNd) and part.p > 0:
-            raise InputError(
-                f"the decoder has dropout in training mode ({name or type(part).__name__}), so its output is random; "
-                "call decoder.eval() first"
-            )
-        if part.training and isinstance(part, _BatchNorm):
-            raise InputError(
-                f"the decoder has batch norm in training mode ({name or type(part).__name__}), so the output for a "
-                "row depends on the other rows; call decoder.eval() first"
-            )
+            what, why = "dropout", "its output is random"
+        elif part.training and isinstance(part, _BatchNorm):
+            what, why = "batch norm", "the output for a row depends on the other rows"
+        if what:
+            where = f"{what} in training mode ({name or type(part).__name__})"
+            raise InputError(f"the decoder has {where}, so {why}; call decoder.eval() first")
 
 
 def _latents(z: Any) -> Any:
@@ -221,32 +227,15 @@ def _call(decoder: Callable[[Any], Any], z: Any) -> Any:
 
 def _check_output(output: Any, rows: int) -> None:
     if not is_tensor(output):
-        raise InputError(
-            f"the decoder must return one tensor; got {type(output).__name__}; wrap it, as in lambda z: model(z)[0]"
-        )
+        kind = type(output).__name__
+        raise InputError(f"the decoder must return one tensor; got {kind}; wrap it, as in lambda z: model(z)[0]")
+    shape = tuple(output.shape)
     if output.ndim < 1 or len(output) != rows:
-        raise InputError(
-            f"the decoder must return a row for each row of latents; got shape {tuple(output.shape)} for {rows} rows"
-        )
+        raise InputError(f"the decoder must return a row for each row of latents; got shape {shape} for {rows} rows")
     if not output.is_floating_point():
         raise InputError(f"the decoder must return floating-point numbers; got {output.dtype}")
     if output.ndim == 1:
-        raise InputError(
-            f"the decoder must return rows of outputs; got shape {tuple(output.shape)}; a single output is (n, 1)"
-        )
+        raise InputError(f"the decoder must return rows of outputs; got shape {shape}; a single output is (n, 1)")
     bad = np.flatnonzero(~np.isfinite(to_numpy(output).reshape(rows, -1)).all(axis=1))
     if bad.size:
         raise InputError(f"the decoder must return finite values; got NaN or infinity in row {listing(bad)}")
-
-
-def _without_parameters(decoder: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The decoder with detached parameters, so that only derivatives with respect to latents are computed."""
-    torch = import_torch()
-    if not isinstance(decoder, torch.nn.Module):
-        return decoder
-    tensors = {name: p.detach() for name, p in (*decoder.named_parameters(), *decoder.named_buffers())}
-
-    def decode(z: Any) -> Any:
-        return torch.func.functional_call(decoder, tensors, (z,))
-
-    return decode

@@ -50,19 +50,12 @@ class Regions:
 def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regions:
     """Enumerate every linear piece of a small network of linear layers and (leaky) rectifiers.
 
-    Parameters
-    ----------
-    decoder : torch module
-        A `Sequential` with at most 64 units in rectifiers; rectifiers may have no leak.
-    box : (float, float), optional
-        Range of all coordinates of the latents; by default all latents.
+    The decoder is a `Sequential` with at most 64 units in rectifiers, which may have no leak. `box` is the range of all
+    coordinates of the latents; by default all latents.
 
-    Returns
-    -------
-    Regions
-        The certificate holds the exact least and largest singular value over all pieces. The largest bounds every
-        distance in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces
-        that contain no ball of radius 1e-9 are ignored.
+    The certificate holds the exact least and largest singular value over all pieces. The largest bounds every distance
+    in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces that contain
+    no ball of radius 1e-9 are ignored.
     """
     pieces = linear_pieces(decoder, box)
     d = pieces[0].matrix.shape[0]
@@ -79,11 +72,18 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
 def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents: int | None = None) -> list[Piece]:
     """The linear pieces that `linear_regions` counts; `latents` is needed where no linear layer has their number."""
     parts = list(layers_of(decoder))
-    pieces = [_initial_piece(latent_shape_of(latents, parts)[0], box)]
+    d = latent_shape_of(latents, parts)[0]
+    normals, limits = np.zeros((0, d)), np.zeros(0)
+    if box is not None:
+        if not (np.isfinite(box).all() and box[0] < box[1]):
+            raise InputError(f"box must be two numbers, the smaller first; got {box!r}")
+        normals, limits = np.vstack([np.eye(d), -np.eye(d)]), np.repeat([box[1], -box[0]], d).astype(float)
+    pieces = [Piece(normals, limits, np.eye(d), np.zeros(d))]
     units = 0
     for name, part in parts:
         if kind_of(part) in LINEAR:
-            pieces = [_apply_linear(piece, name, part) for piece in pieces]
+            matrix, shift = layer_matrix(name, part, (pieces[0].matrix.shape[1],))
+            pieces = [Piece(p.normals, p.limits, p.matrix @ matrix, p.shift @ matrix + shift) for p in pieces]
             continue
         if kind_of(part) not in ("ReLU", "LeakyReLU"):
             raise InputError(
@@ -97,22 +97,6 @@ def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents:
             pieces = [split for piece in pieces for split in _apply_rectifier(piece, slope, len(pieces))]
             _check_count(len(pieces))
     return pieces
-
-
-def _initial_piece(d: int, box: tuple[float, float] | None) -> Piece:
-    everywhere = Piece(np.zeros((0, d)), np.zeros(0), np.eye(d), np.zeros(d))
-    if box is None:
-        return everywhere
-    low, high = box
-    if not (np.isfinite([low, high]).all() and low < high):
-        raise InputError(f"box must be two numbers, the smaller first; got {box!r}")
-    normals = np.vstack([np.eye(d), -np.eye(d)])
-    return Piece(normals, np.repeat([high, -low], d).astype(float), everywhere.matrix, everywhere.shift)
-
-
-def _apply_linear(piece: Piece, name: str, part: Any) -> Piece:
-    matrix, shift = layer_matrix(name, part, (piece.matrix.shape[1],))
-    return Piece(piece.normals, piece.limits, piece.matrix @ matrix, piece.shift @ matrix + shift)
 
 
 def _apply_rectifier(piece: Piece, slope: float, count: int) -> list[Piece]:
@@ -141,13 +125,8 @@ def _apply_rectifier(piece: Piece, slope: float, count: int) -> list[Piece]:
 def _cut(piece: Piece, normal: Float, limit: float) -> Piece | None:
     """The part of a piece with normal @ z <= limit, or None if it has no interior."""
     size = float(np.linalg.norm(normal))
-    cut = Piece(
-        np.vstack([piece.normals, normal / size]),
-        np.append(piece.limits, limit / size),
-        piece.matrix,
-        piece.shift,
-    )
-    return cut if largest_ball(cut.normals, cut.limits)[1] > _INSIDE else None
+    normals, limits = np.vstack([piece.normals, normal / size]), np.append(piece.limits, limit / size)
+    return Piece(normals, limits, piece.matrix, piece.shift) if largest_ball(normals, limits)[1] > _INSIDE else None
 
 
 def largest_ball(normals: Float, limits: Float) -> tuple[Float, float]:

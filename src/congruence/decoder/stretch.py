@@ -17,7 +17,7 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.checks import check_choice, check_integer, check_seed
 from congruence.decoder._spectra import exact_spectra, extreme_values, sampled_stretch
-from congruence.decoder.prepared_decoder import prepare_decoder
+from congruence.decoder.prepared_decoder import import_torch, prepare_decoder
 from congruence.progress import Progress
 
 _EXACT_ENTRIES = 2**21  # of one Jacobian; beyond that only its extreme singular values are computed
@@ -200,28 +200,18 @@ def bilipschitz(
     else:
         low, high = sampled_stretch(prepared, directions, chunk, seed)
         notes.append(f"Only {directions} random directions were sampled; others may be stretched more or less.")
-    low, lost = _lost_directions(low, high, prepared)
+    rounding = _LOST * math.sqrt(d) * import_torch().finfo(prepared.z.dtype).eps * high
+    lost = low <= (rounding if p >= d else math.inf)
+    if p < d:
+        notes.insert(0, f"The decoder has fewer outputs ({p}) than latents ({d}), so it loses directions everywhere.")
+    elif lost.any():
+        where = f"at {int(lost.sum())} of {len(low)} points"
+        notes.insert(0, f"The Jacobian loses a direction {where}, where the constant is infinite.")
+    low = np.where(lost, 0.0, low)
     if spectra is not None:
         spectra = np.pad(spectra, ((0, 0), (0, d - spectra.shape[1])))  # directions beyond the outputs are lost
-    notes = [*lost, *notes, f"Only {len(low)} points were examined, so the largest constant is a lower estimate."]
+    notes = [*notes, f"Only {len(low)} points were examined, so the largest constant is a lower estimate."]
     return BiLipschitz(low, high, spectra, method, d, p, tuple(notes))
-
-
-def _lost_directions(low: Float, high: Float, prepared: Any) -> tuple[Float, list[str]]:
-    """Set the smallest stretch to 0 where it is rounding, with a note."""
-    import torch
-
-    d, p = prepared.dimension, prepared.outputs
-    if p < d:
-        reason = f"The decoder has fewer outputs ({p}) than latents ({d}), so it loses directions everywhere."
-        return np.zeros_like(low), [reason]
-    lost = low <= _LOST * math.sqrt(d) * torch.finfo(prepared.z.dtype).eps * high
-    if not lost.any():
-        return low, []
-    reason = (
-        f"The Jacobian loses a direction at {int(lost.sum())} of {len(low)} points, where the constant is infinite."
-    )
-    return np.where(lost, 0.0, low), [reason]
 
 
 def _ratio(high: Float | float, low: Float) -> Float:

@@ -1,15 +1,15 @@
-"""A match of features as a document: cosines beside chance, split features, and single features with their top rows."""
+"""A match of features as a document: cosines and chance, split features, and single features with their top rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from congruence import document as doc
-from congruence.document import Block, Cell, Column, Figure, Section, Table, Text, facts, label_cell, share, shares
+from congruence.document import Block, Cell, Column, Figure, Heading, Section, Table, Text, share
 from congruence.features._match import shown_features
 from congruence.features.feature_match import EXPLAINED, LEVELS, PairMatch, chance_text
 from congruence.formatting import number, percent
@@ -21,34 +21,29 @@ BINS = 6  # of the frequency of activation, each with as many features
 ROWS = 3  # shown of a feature
 FLAT = "Features are matched above the chance limit only, so curves are flat below it."
 
-GLOSSARY = (
-    (
-        "comes back",
+GLOSSARY = {
+    "comes back": (
         "a feature is matched with one of the other dictionary, with a cosine of at least the required one and above "
-        "the chance limit.",
+        "the chance limit."
     ),
-    ("chance limit", "the cosine that unrelated features exceed with the probability `level`; see null dictionary."),
-    (
-        "null dictionary",
+    "chance limit": "the cosine that unrelated features exceed with the probability `level`; see null dictionary.",
+    "null dictionary": (
         "a dictionary that has no feature in common with the first: the second one, rotated at random; or features "
         "drawn from a Gaussian with its mean and covariance. Chance is the share that comes back from it by the same "
-        "matching, the larger of the two kinds.",
+        "matching, the larger of the two kinds."
     ),
-    (
-        "one-to-one",
-        "the matching that maximises the sum of cosines above the chance limit. Each feature has at most one partner.",
+    "one-to-one": (
+        "the matching that maximises the sum of cosines above the chance limit. Each feature has at most one partner."
     ),
-    (
-        "distinct",
+    "distinct": (
         "the partner of a feature is more similar to it than any other feature of its own dictionary. Of several "
-        "similar features in both dictionaries, such as copies, it is not determined which one comes back.",
+        "similar features in both dictionaries, such as copies, it is not determined which one comes back."
     ),
-    (
-        "mean cosine of all features",
+    "mean cosine of all features": (
         "of the best one-to-one matching of all features, also those below the chance limit (PW-MCC in the "
-        "literature). It is above 0 for unrelated dictionaries too.",
+        "literature). It is above 0 for unrelated dictionaries too."
     ),
-)
+}
 
 
 def describe(result: FeatureMatch) -> doc.Document:
@@ -73,7 +68,7 @@ def describe(result: FeatureMatch) -> doc.Document:
             "If training again, with another seed, gives the same features, they are a property of the data and the "
             "method rather than of the seed. A feature that comes back need not be true or interpretable."
         ),
-        glossary=GLOSSARY,
+        glossary=tuple(GLOSSARY.items()),
         settings={"dictionaries": ", ".join(f"{one.name} ({one.m:,})" for one in result.dictionaries)}
         | dict(result.settings),
         about=f"Features of {first.name}",
@@ -96,8 +91,11 @@ def _similarity(result: FeatureMatch) -> Iterator[Block]:
     )
     yield doc.Grid(figures, "halves")
     low, high = result.interval
+    others = len(result.dictionaries) - 1
+    where = {1: "the other dictionary", 2: "both other dictionaries"}.get(others, f"all {others} others")
+    everywhere = f"of {result.dictionaries[0].m:,} features, in {where}"
     rows: list[tuple[str, Any, str]] = [
-        ("come back", share(result.share, below=f"{percent(low)} to {percent(high)}"), _in_all(result)),
+        ("come back", share(result.share, below=f"{percent(low)} to {percent(high)}"), everywhere),
         ("by chance", _chance(result), "the same matching with null dictionaries"),
         ("chance limit", number(pair.null.limit), f"cosine that {percent(result.settings['level'])} exceed by chance"),
         ("median cosine", number(float(np.median(known))) if len(known) else None, "of matched features"),
@@ -114,17 +112,11 @@ def _similarity(result: FeatureMatch) -> Iterator[Block]:
         rows.append(("correlation of codes", number(middle), f"median over features that come back, on {which}"))
     for name, explained in result.rotation.items():
         rows.append((f"rotation of {name}", number(explained), "held-out R² of the rotation into the first space"))
-    yield facts(rows, f"{pair.source} and {pair.target}", brief=True)
+    yield doc.facts(rows, f"{pair.source} and {pair.target}", brief=True)
 
 
-def _chance(result: FeatureMatch) -> Cell:
-    return Cell(chance_text(result.chance, result.chance_limit), result.chance)
-
-
-def _in_all(result: FeatureMatch) -> str:
-    others = len(result.dictionaries) - 1
-    where = {1: "the other dictionary", 2: "both other dictionaries"}.get(others, f"all {others} others")
-    return f"of {result.dictionaries[0].m:,} features, in {where}"
+def _chance(one: FeatureMatch | PairMatch) -> Cell:
+    return Cell(chance_text(one.chance, one.chance_limit), one.chance)
 
 
 def _bounds(full: tuple[float, float]) -> str:
@@ -136,13 +128,10 @@ def _pairs(result: FeatureMatch) -> Iterator[Block]:
     if len(result.pairs) < 2:
         return
     low, high = result.over_seeds
-    columns = (
-        Column("from", "name"),
-        Column("to", "name"),
-        *map(Column, ("come back", "by chance", "chance limit", "mean largest cosine")),
-    )
+    numbers = doc.columns("come back", "by chance", "chance limit", "mean largest cosine")
+    columns = (*doc.columns("from", "to", kind="name"), *numbers)
     rows = [
-        (pair.source, pair.target, share(pair.share), _pair_chance(pair), pair.null.limit, pair.nearest_cosine.mean())
+        (pair.source, pair.target, share(pair.share), _chance(pair), pair.null.limit, pair.nearest_cosine.mean())
         for pair in result.pairs
     ]
     yield Table("Share of features that come back, every two dictionaries", columns, rows, brief=True)
@@ -150,10 +139,6 @@ def _pairs(result: FeatureMatch) -> Iterator[Block]:
         f"On average {percent(result.mean_pair_share)} come back; for other seeds {percent(low)} to {percent(high)} "
         "(95 %, jackknife over dictionaries)."
     )
-
-
-def _pair_chance(pair: PairMatch) -> Cell:
-    return Cell(chance_text(pair.chance, pair.chance_limit), pair.chance)
 
 
 def _splits(pair: PairMatch) -> Iterator[Block]:
@@ -171,11 +156,8 @@ def _splits(pair: PairMatch) -> Iterator[Block]:
         "in the span of three features of the other dictionary.",
         muted=True,
     )
-    columns = (
-        Column("features of", "name"),
-        Column("in the span of", "name"),
-        *map(Column, ("tested", "explained by three", "by chance", "median squared cosine")),
-    )
+    numbers = doc.columns("tested", "explained by three", "by chance", "median squared cosine")
+    columns = (*doc.columns("features of", "in the span of", kind="name"), *numbers)
     yield Table("Features without a partner in the span of three others", columns, rows, brief=True)
 
 
@@ -190,62 +172,48 @@ def _frequencies(result: FeatureMatch) -> Iterator[Block]:
     place = np.clip(np.searchsorted(edges, frequency, side="right") - 1, 0, BINS - 1)
     bins = [np.flatnonzero(active & (place == k)) for k in range(BINS)]
     rows = [
-        (shares(float(frequency[some].min()), float(frequency[some].max())), len(some), share(float(back[some].mean())))
+        (
+            doc.shares(float(frequency[some].min()), float(frequency[some].max())),
+            len(some),
+            share(float(back[some].mean())),
+        )
         for some in bins
         if len(some)
     ]
     if not active.all():
         never = np.flatnonzero(~active)
         rows.append((Cell("never", -1), len(never), share(float(back[never].mean()))))
-    columns = (Column("active on"), Column("features"), Column("come back"))
+    columns = doc.columns("active on", "features", "come back")
     yield Table("Features that come back, by the share of rows on which they are active", columns, rows)
 
 
 def _features(result: FeatureMatch) -> Iterator[Block]:
     pair, first, second = result.pairs[0], *result.dictionaries[:2]
-    shown = shown_features(pair)
-    matched, lonely = ([at for at in shown if bool(pair.partner[at] >= 0) is kind] for kind in (True, False))
-    codes = (Column("active on"), Column("correlation of codes")) if result.codes is not None else ()
-    with_rows = result.codes is not None and result.labels is not None
-    last = (Column("rows with the largest codes", "text"),) if with_rows else ()
-
-    def more(at: int) -> tuple[Any, ...]:
-        return (*((_frequency(result, at),) if codes else ()), *((_top_rows(result, at),) if last else ()))
-
-    if matched:
-        rows = []
-        for at in matched:
+    codes, labels = result.codes, result.labels
+    matched, lonely = [], []
+    for at in shown_features(pair):
+        has_partner = bool(pair.partner[at] >= 0)
+        more: list[Any] = []
+        if codes is not None:
+            more = [share(float(codes.frequency[at])), *([float(codes.correlation[at])] if has_partner else [])]
+        if codes is not None and labels is not None:
+            tops = [doc.label_cell(labels[row], doc.CONTEXT_LETTERS) for row in codes.top.get(at, ())[:ROWS]]
+            hint = " · ".join(cell.hint or cell.text for cell in tops)
+            more.append(Cell(" · ".join(cell.text for cell in tops), hint=hint))
+        if has_partner:
             below = "" if pair.comes_back[at] else "less than required"
             cosine = Cell(number(float(pair.cosine[at])), float(pair.cosine[at]), below=below)
-            some = (int(first.number[at]), int(second.number[pair.partner[at]]), cosine)
-            frequency, *top = more(at) or (None,)
-            rows.append((*some, *((frequency, _correlation(result, at)) if codes else ()), *top))
-        columns = (Column("feature"), Column("partner"), Column("cosine"), *codes, *last)
-        yield from _listed(f"Features of {first.name} with the most similar partners in {second.name}", columns, rows)
-    if lonely:
-        rows = [(int(first.number[at]), float(pair.nearest_cosine[at]), *more(at)) for at in lonely]
-        columns = (Column("feature"), Column("largest cosine"), *codes[:1], *last)
-        yield from _listed(f"Features of {first.name} that are farthest from all of {second.name}", columns, rows)
+            matched.append((int(first.number[at]), int(second.number[pair.partner[at]]), cosine, *more))
+        else:
+            lonely.append((int(first.number[at]), float(pair.nearest_cosine[at]), *more))
+    last = (Column("rows with the largest codes", "text"),) if codes is not None and labels is not None else ()
+    active = ("active on",) if codes is not None else ()
+    correlation = ("correlation of codes",) if codes is not None else ()
+    for title, names, rows in (
+        ("with the most similar partners in", ("feature", "partner", "cosine", *active, *correlation), matched),
+        ("that are farthest from all of", ("feature", "largest cosine", *active), lonely),
+    ):
+        if rows:
+            yield Heading(f"Features of {first.name} {title} {second.name}")
+            yield Table(f"Features of {first.name} {title} {second.name}", (*doc.columns(*names), *last), rows)
     yield Text("The csv has all features.", muted=True)
-
-
-def _listed(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> Iterator[Block]:
-    yield doc.Heading(title)
-    yield Table(title, columns, rows)
-
-
-def _frequency(result: FeatureMatch, at: int) -> Cell:
-    assert result.codes is not None
-    return share(float(result.codes.frequency[at]))
-
-
-def _correlation(result: FeatureMatch, at: int) -> float:
-    assert result.codes is not None
-    return float(result.codes.correlation[at])
-
-
-def _top_rows(result: FeatureMatch, at: int) -> Cell:
-    assert result.codes is not None
-    assert result.labels is not None
-    labels = [label_cell(result.labels[row], doc.CONTEXT_LETTERS) for row in result.codes.top.get(at, ())[:ROWS]]
-    return Cell(" · ".join(cell.text for cell in labels), hint=" · ".join(cell.hint or cell.text for cell in labels))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -14,13 +14,10 @@ import numpy as np
 from congruence.arrays import Array, is_tensor, resolve_device, to_numpy
 from congruence.checks import check_choice, check_integer, check_number, check_seed
 from congruence.errors import InputError
-from congruence.features._codes import CodeStatistics, summarise_codes
-from congruence.features._matching import match_mutual, match_one_to_one
-from congruence.features._neighbours import find_similar, nearest_of_own, place
-from congruence.features._null import draw_null, measure_null
+from congruence.features import _matching as matching
+from congruence.features._matching import place
 from congruence.features._options import MATCHINGS, SIGNS, FeatureOptions
-from congruence.features._spans import explained_by_few, sample_rows
-from congruence.features.dictionary import Dictionary, read_dictionary
+from congruence.features.dictionary import CodeStatistics, Dictionary, read_dictionary, summarise_codes
 from congruence.features.feature_match import ROUNDING, FeatureMatch, PairMatch, Split
 from congruence.files import describe_file
 from congruence.formatting import percent
@@ -79,7 +76,14 @@ def match_features(*dictionaries: Any, options: FeatureOptions, progress: Progre
     >>> match_features(a, b, aligned=True).share
     0.4
     """
-    _check(options)
+    check_choice("matching", options.matching, MATCHINGS)
+    check_choice("signs", options.signs, SIGNS)
+    check_number("similarity", options.similarity, 0, 1)
+    check_number("level", options.level, 0, 0.5, open_low=True)
+    check_number("require", options.require, 0, 1)
+    check_integer("nulls", options.nulls, 1)
+    check_integer("rows", options.rows, 4)
+    check_seed(options.seed)
     read = _read(dictionaries, options)
     unsigned = options.signs == "unsigned" or (options.signs == "auto" and not any(one.signed for one in read))
     rows = _activations(options, read)
@@ -98,17 +102,6 @@ def match_features(*dictionaries: Any, options: FeatureOptions, progress: Progre
         notes=tuple(_notes(read, matched, rows, options)),
         settings=_settings(options, read, unsigned),
     )
-
-
-def _check(options: FeatureOptions) -> None:
-    check_choice("matching", options.matching, MATCHINGS)
-    check_choice("signs", options.signs, SIGNS)
-    check_number("similarity", options.similarity, 0, 1)
-    check_number("level", options.level, 0, 0.5, open_low=True)
-    check_number("require", options.require, 0, 1)
-    check_integer("nulls", options.nulls, 1)
-    check_integer("rows", options.rows, 4)
-    check_seed(options.seed)
 
 
 def _read(dictionaries: Sequence[Any], options: FeatureOptions) -> list[Dictionary]:
@@ -146,31 +139,18 @@ def _activations(options: FeatureOptions, read: Sequence[Dictionary]) -> PairedR
     for dictionary, d in zip(read, wide if len(tables) > 1 else [wide[0]] * len(read), strict=True):
         if dictionary.d != d:
             raise InputError(f"the activations have {d} columns, but {dictionary.name} has features of {dictionary.d}")
-    chosen = np.arange(len(runs.values[0]))
-    if len(chosen) > options.rows:
-        chosen = np.sort(np.random.default_rng(options.seed).choice(chosen, options.rows, replace=False))
-    taken = [_take(x, chosen) for x in runs.values[: len(tables)]]
+    chosen = _sample(np.arange(len(runs.values[0])), options.rows, np.random.default_rng(options.seed))
+    picked = (x[chosen.tolist() if is_tensor(x) else chosen] for x in runs.values[: len(tables)])
+    taken = [to_numpy(x).astype(np.float32) for x in picked]
     values = taken if len(tables) > 1 else taken * len(read)  # one array for all: `_in_one_space` then fits no rotation
     ids = None if runs.ids is None else runs.ids[chosen]
     labels = {name: column[chosen] for name, column in runs.metadata.items()}
     return replace(runs, values=values, ids=ids, metadata=labels, names=[one.name for one in read])
 
 
-def _take(x: Any, rows: Array) -> Array:
-    return to_numpy(x[rows] if not is_tensor(x) else x[rows.tolist()]).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """The features of a dictionary in the space of the first one."""
-
-    name: str
-    directions: Array
-
-
 def _in_one_space(
     read: Sequence[Dictionary], rows: PairedRuns | None, options: FeatureOptions
-) -> tuple[list[_Placed], dict[str, float]]:
+) -> tuple[list[Dictionary], dict[str, float]]:
     """All features in the space of the first dictionary, and the held-out R² of the rotation from each other space."""
     distinct = rows is not None and any(values is not rows.values[0] for values in rows.values)
     if not distinct or options.aligned:
@@ -180,16 +160,18 @@ def _in_one_space(
                 f"the features have {' and '.join(map(str, sorted(wide)))} dimensions, so they are not in one space; "
                 "give activations of each model on the same rows (--activations x_a.parquet,x_b.parquet)"
             )
-        return [_Placed(one.name, one.directions) for one in read], {}
+        return list(read), {}
     assert rows is not None
     half, width = len(rows.values[0]) // 2, max(one.d for one in read)
-    first = _padded(read[0].directions, width)
-    placed, explained = [_Placed(read[0].name, first)], {}
+    placed, explained = [replace(read[0], directions=_padded(read[0].directions, width))], {}
     for one, values in zip(read[1:], rows.values[1:], strict=True):
         h = fit_map(values[:half], rows.values[0][:half], "rigid")
-        turned = one.directions.astype(np.float64) @ h.matrix[: one.d]
-        placed.append(_Placed(one.name, _padded(turned.astype(np.float32), width)))
-        explained[one.name] = _held_out_r2(h(values[half:]), _padded(rows.values[0][half:], h.width))
+        turned = (one.directions.astype(np.float64) @ h.matrix[: one.d]).astype(np.float32)
+        placed.append(replace(one, directions=_padded(turned, width)))
+        truth = _padded(rows.values[0][half:], h.width)
+        spread = float(((truth - truth.mean(0, dtype=np.float64)) ** 2).sum())
+        left = float(((truth - h(values[half:]).astype(np.float64)) ** 2).sum())
+        explained[one.name] = 1 - left / spread if spread > 0 else math.nan
     return placed, explained
 
 
@@ -197,28 +179,29 @@ def _padded(x: Array, width: int) -> Array:
     return np.pad(x, ((0, 0), (0, width - x.shape[1])))
 
 
-def _held_out_r2(predicted: Array, truth: Array) -> float:
-    spread = float(((truth - truth.mean(0, dtype=np.float64)) ** 2).sum())
-    return 1 - float(((truth - predicted.astype(np.float64)) ** 2).sum()) / spread if spread > 0 else float("nan")
-
-
 def _match_pair(
-    a: _Placed, b: _Placed, options: FeatureOptions, unsigned: bool, device: str, steps: Steps, where: tuple[int, int]
+    a: Dictionary,
+    b: Dictionary,
+    options: FeatureOptions,
+    unsigned: bool,
+    device: str,
+    steps: Steps,
+    where: tuple[int, int],
 ) -> PairMatch:
     seed = (options.seed, *where)
-    null = measure_null(
+    null = matching.measure_null(
         a.directions, b.directions, draws=options.nulls, level=options.level, matching=options.matching,
         unsigned=unsigned, device=device, seed=seed, step=steps,
     )  # fmt: skip
-    similar = find_similar(place(a.directions, device), place(b.directions, device), null.limit, unsigned)
-    one_to_one = match_mutual if options.matching == "mutual" else match_one_to_one
+    similar = matching.find_similar(place(a.directions, device), place(b.directions, device), null.limit, unsigned)
+    one_to_one = matching.match_mutual if options.matching == "mutual" else matching.match_one_to_one
     partner, cosine = one_to_one(similar, null.limit)
     steps(f"matching {a.name} and {b.name}")
     least = max(options.similarity, null.limit)
     lonely = np.flatnonzero(partner < 0), np.setdiff1d(np.arange(len(b.directions)), partner)
     rng = np.random.default_rng((*seed, 1))
-    back = sample_rows(np.flatnonzero(np.nan_to_num(cosine, nan=-2.0) >= least), DISTINCT_ROWS, rng)
-    distinct = cosine[back] > nearest_of_own(place(a.directions, device), back, unsigned) + ROUNDING
+    back = _sample(np.flatnonzero(np.nan_to_num(cosine, nan=-2.0) >= least), DISTINCT_ROWS, rng)
+    distinct = cosine[back] > matching.nearest_of_own(place(a.directions, device), back, unsigned) + ROUNDING
     full = _full_score(a.directions, b.directions, partner, cosine, similar, unsigned)
     same_size = len(a.directions) == len(b.directions)  # then a best transport is a one-to-one matching
     return PairMatch(
@@ -288,10 +271,15 @@ def _split(a: Array, b: Array, lonely: Array, rng: np.random.Generator, device: 
     """How many features without a partner are combinations of a few features of the other side; None without any."""
     if not len(lonely) or len(b) < 2:
         return None
-    rows = sample_rows(lonely, SPLIT_ROWS, rng)
-    share, chosen = explained_by_few(a[rows], b, device)
-    by_chance, _ = explained_by_few(a[rows], draw_null(b, "covariance", rng), device)
+    rows = _sample(lonely, SPLIT_ROWS, rng)
+    share, chosen = matching.explained_by_few(a[rows], b, device)
+    by_chance, _ = matching.explained_by_few(a[rows], matching.draw_null(b, "covariance", rng), device)
     return Split(rows, share, chosen, by_chance)
+
+
+def _sample(positions: Array, most: int, rng: np.random.Generator) -> Array:
+    """At most this many of some positions, in rising order."""
+    return positions if len(positions) <= most else np.sort(rng.choice(positions, most, replace=False))
 
 
 def _codes(read: Sequence[Dictionary], pair: PairMatch, rows: PairedRuns, unsigned: bool) -> CodeStatistics | None:

@@ -7,7 +7,7 @@ EleutherAI's sparsify (``sae.safetensors``), each with a ``cfg.json``; and compo
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, on_sphere, to_numpy
+from congruence.arrays import Array, Float, as_matrix, on_sphere, to_numpy
 from congruence.errors import InputError, TableError
 from congruence.guards import is_file, open_tensors, read_object
 from congruence.tables import as_table
@@ -24,6 +24,8 @@ from congruence.tables.address import as_path
 WEIGHTS = ("sae_weights.safetensors", "sae.safetensors")  # of SAELens and of sparsify
 DECODERS = ("W_dec", "decoder.weight")  # usual names of the features; nn.Linear stores the second as (d, m)
 KINDS = ("linear", "relu", "jumprelu", "topk")
+BLOCK_VALUES = 2**23  # codes that are computed at a time
+TOP = 5  # rows that are kept for each feature that is shown
 LEAST_NORM = 1e-6  # of a live feature, as a share of the median
 
 
@@ -134,7 +136,9 @@ def _read_path(path: Path, name: str | None, key: str | None, transpose: bool) -
     if weights is None and inside:
         raise InputError(f"{path} holds several dictionaries; give one of the folders in it: {', '.join(inside[:8])}")
     if weights is not None:
-        return _read_tensors(weights, name or path.name, key, transpose, _config(path / "cfg.json"))
+        config = path / "cfg.json"
+        settings = read_object(config, "the configuration of an SAE") if is_file(config) else {}
+        return _read_tensors(weights, name or path.name, key, transpose, settings)
     if path.suffix == ".safetensors":
         return _read_tensors(path, name or path.stem, key, transpose, {})
     table = _read_named(path, key)
@@ -170,16 +174,12 @@ def _read_tensors(path: Path, name: str, key: str | None, transpose: bool, confi
     return replace(built, encoder=encoder, encoder_note=note)
 
 
-def _config(path: Path) -> dict[str, Any]:
-    return read_object(path, "the configuration of an SAE") if is_file(path) else {}
-
-
 def _read_encoder(
     path: Path, names: tuple[str, ...], built: Dictionary, config: Mapping[str, Any]
 ) -> tuple[Encoder | None, str]:
     """The encoder in a file of SAELens or sparsify, or the reason why codes cannot be computed."""
     if not config:
-        return None, f"{path.name} has no cfg.json beside it, which says how codes are computed"
+        return None, f"{path.name} has no cfg.json next to it, which says how codes are computed"
     sparsify = "encoder.weight" in names
     weight_name = "encoder.weight" if sparsify else "W_enc"
     if weight_name not in names:
@@ -192,10 +192,8 @@ def _read_encoder(
         )
     kind, k = _activation(config, sparsify)
     if kind is None:
-        return (
-            None,
-            f"codes of the architecture {config.get('architecture', config.get('activation'))!r} are not computed",
-        )
+        architecture = config.get("architecture", config.get("activation"))
+        return None, f"codes of the architecture {architecture!r} are not computed"
     if config.get("normalize_activations", "none") not in ("none", None):
         return None, f"codes of activations normalised as {config['normalize_activations']!r} are not computed"
     bias = _vector(path, names, "encoder.bias" if sparsify else "b_enc", built.size)
@@ -246,10 +244,8 @@ def _from_ica(ica: Any, name: str, path: Path | None) -> Dictionary:
     built = _build(np.asarray(ica.mixing_).T, name, signed=False, path=path)
     weight = np.asarray(ica.components_, np.float32)[built.number]
     bias = np.zeros(built.m, np.float32)
-    encoder = Encoder(
-        "linear", weight, bias, np.asarray(ica.mean_, np.float32), normalize=getattr(ica, "normalize", None) == "cosine"
-    )
-    return replace(built, encoder=encoder)
+    normalize, offset = getattr(ica, "normalize", None) == "cosine", np.asarray(ica.mean_, np.float32)
+    return replace(built, encoder=Encoder("linear", weight, bias, offset, normalize=normalize))
 
 
 def _build(values: Array, name: str, **more: Any) -> Dictionary:
@@ -261,3 +257,48 @@ def _build(values: Array, name: str, **more: Any) -> Dictionary:
         raise InputError(f"{name}: all {len(values)} features are zero")
     directions = on_sphere(np.asarray(values[live], dtype=np.float64)).astype(np.float32)
     return Dictionary(name, directions, live, len(values), **more)
+
+
+@dataclass(frozen=True, eq=False)
+class CodeStatistics:
+    """Statistics of the codes of two dictionaries on the same rows."""
+
+    frequency: Array  # (m_a,) share of rows on which a feature of a is active
+    correlation: Array  # (m_a,) of the codes of matched features; NaN without a partner or where one is constant
+    top: dict[int, Array]  # rows with the largest codes, the largest first, of some features of a
+
+
+def summarise_codes(
+    a: Dictionary, b: Dictionary, rows_a: Array, rows_b: Array, partner: Array, shown: Sequence[int]
+) -> CodeStatistics:
+    """Encode paired rows (n, d_a) and (n, d_b) block by block and compare the codes of matched features.
+
+    `partner` (m_a,) is the matched feature of b, -1 for none; `shown` are the features whose top rows are kept.
+    """
+    assert a.encoder is not None
+    assert b.encoder is not None
+    matched = np.flatnonzero(partner >= 0)
+    active, sums = np.zeros(a.m), np.zeros((5, len(matched)))
+    largest: Array = np.empty((0, len(shown)), np.float32)
+    places: Array = np.empty((0, len(shown)), np.intp)
+    n, step = len(rows_a), max(1, BLOCK_VALUES // max(a.m, b.m))
+    shift: tuple[Float, Float] | None = None
+    for start in range(0, n, step):
+        codes = a.encoder(rows_a[start : start + step])
+        active += (codes != 0).sum(0)
+        x = codes[:, matched].astype(np.float64)
+        y = b.encoder(rows_b[start : start + step])[:, partner[matched]].astype(np.float64)
+        shift = shift or (x.mean(0), y.mean(0))  # near the means, so that sums of squares keep their digits
+        x, y = x - shift[0], y - shift[1]
+        sums += [x.sum(0), y.sum(0), (x * x).sum(0), (y * y).sum(0), (x * y).sum(0)]
+        here = np.broadcast_to(np.arange(start, start + len(codes))[:, None], (len(codes), len(shown)))
+        largest, places = np.vstack([largest, codes[:, list(shown)]]), np.vstack([places, here])
+        order = np.argsort(-largest, axis=0, kind="stable")[:TOP]
+        largest, places = (np.take_along_axis(some, order, 0) for some in (largest, places))
+    x, y, xx, yy, xy = sums
+    spread = np.sqrt(np.maximum(xx - x * x / n, 0) * np.maximum(yy - y * y / n, 0))
+    correlation = np.full(a.m, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation[matched] = np.clip(np.where(spread > 0, (xy - x * y / n) / spread, np.nan), -1, 1)
+    top = {feature: places[largest[:, at] > 0, at] for at, feature in enumerate(shown)}
+    return CodeStatistics(active / n, correlation, top)

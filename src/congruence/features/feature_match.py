@@ -1,4 +1,4 @@
-"""`FeatureMatch`: which features of dictionaries come back, beside chance."""
+"""`FeatureMatch`: which features of dictionaries come back, compared with chance."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.features._codes import CodeStatistics
-from congruence.features._null import Null
-from congruence.features.dictionary import Dictionary
+from congruence.features._matching import Null
+from congruence.features.dictionary import CodeStatistics, Dictionary
 from congruence.formatting import percent
 from congruence.result import Finding, Result, Status
 from congruence.stats.intervals import NO_INTERVAL, jackknife_interval
@@ -139,8 +138,7 @@ class FeatureMatch(Result):
     @cached_property
     def comes_back(self) -> Array:
         """Whether each feature of the first dictionary comes back in all others, (m,)."""
-        found: Array = np.logical_and.reduce([pair.comes_back for pair in self.first_pairs])
-        return found
+        return np.asarray(np.all([pair.comes_back for pair in self.first_pairs], axis=0))
 
     @property
     def share(self) -> float:
@@ -181,15 +179,10 @@ class FeatureMatch(Result):
         """Two findings: more features come back than by chance, and the required share does."""
         low, high = self.interval
         evidence = f"{percent(self.share)} come back ({percent(low)} to {percent(high)}), chance is {self._by_chance}"
-        more: dict[str, Any] = {
-            "number": self.share,
-            "interval": (low, high),
-            "null": self.chance,
-            "evidence": evidence,
-        }
-        above: Status = (
-            "holds" if low > self.chance_limit else "fails" if self._one_space_known and self._testable else "unknown"
-        )
+        more: dict[str, Any] = {"number": self.share, "interval": (low, high), "null": self.chance}
+        more["evidence"] = evidence
+        not_above: Status = "fails" if self._one_space_known and self._testable else "unknown"
+        above: Status = "holds" if low > self.chance_limit else not_above
         require = float(self.settings["require"])
         most: Status = above if above != "holds" else "holds" if low >= require else "ambiguous"
         return (
@@ -227,20 +220,17 @@ class FeatureMatch(Result):
             low, high = self.over_seeds
             over = f" ({percent(low)} to {percent(high)} for other seeds)" if math.isfinite(low) else ""
             lines.append(f"From one dictionary to another, {percent(self.mean_pair_share)} come back{over}.")
-        lines += self._sensitivity()
+        # The choice of 0.7 is a convention: the share at other required cosines above the chance limit.
+        least = max(pair.least for pair in self.first_pairs)
+        limit = max(pair.null.limit for pair in self.first_pairs)
+        nearby = [cosine for cosine in (least - 0.1, least + 0.1) if limit <= cosine < 1]
+        shares = " and of ".join(f"{cosine:.2g} it would be {percent(self.share_at(cosine))}" for cosine in nearby)
+        lines += [f"With a required cosine of {shares}."] if nearby else []
         pair = self.pairs[0]
         lonely = float((pair.partner < 0).mean())
         if lonely:
             lines.append(f"{percent(lonely)} of the features of {pair.source} have no partner beyond chance.")
         return tuple(lines)
-
-    def _sensitivity(self) -> list[str]:
-        """The share at other required cosines above the chance limit, since the choice of 0.7 is a convention."""
-        least = max(pair.least for pair in self.first_pairs)
-        limit = max(pair.null.limit for pair in self.first_pairs)
-        others = [cosine for cosine in (least - 0.1, least + 0.1) if limit <= cosine < 1]
-        shares = " and of ".join(f"{cosine:.2g} it would be {percent(self.share_at(cosine))}" for cosine in others)
-        return [f"With a required cosine of {shares}."] if others else []
 
     def share_at(self, similarity: float) -> float:
         """The share of features of the first dictionary that are matched in all others with at least this cosine.
@@ -248,7 +238,7 @@ class FeatureMatch(Result):
         Features are matched above the chance limit only, so that a smaller cosine than that gives the share at it.
         """
         known = [np.nan_to_num(pair.cosine, nan=-2.0) >= similarity for pair in self.first_pairs]
-        return float(np.logical_and.reduce(known).mean())
+        return float(np.all(known, axis=0).mean())
 
     @property
     def verdict(self) -> str:

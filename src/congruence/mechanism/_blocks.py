@@ -18,15 +18,10 @@ _LONGEST = 10**6  # latents of a range
 
 
 def read_blocks(blocks: Any, d: int) -> Blocks:
-    """Read and check blocks of d latents.
+    """Read and check blocks of d latents: each latent must be in exactly one.
 
-    Parameters
-    ----------
-    blocks : list of lists of integers, str or None
-        "0-1,2,3-4" is [[0, 1], [2], [3, 4]]; a plus joins latents that are not adjacent, as in "0+2,1,3-4". A bare
-        integer in a list is a block of one latent. None makes each latent a block.
-    d : int
-        The number of latents; each of them must be in exactly one block.
+    "0-1,2,3-4" is [[0, 1], [2], [3, 4]]; a plus joins latents that are not adjacent, as in "0+2,1,3-4". A bare integer
+    in a list is a block of one latent. None makes each latent a block.
     """
     if blocks is None:
         return tuple((a,) for a in range(d))
@@ -75,17 +70,16 @@ def _check_lists(blocks: Any) -> list[list[int]]:
 
 def write_blocks(blocks: Iterable[Iterable[int]]) -> str:
     """Write blocks as text that `read_blocks` understands, with ranges for consecutive latents."""
-    return ",".join(_write_block(sorted(block)) for block in blocks)
-
-
-def _write_block(block: list[int]) -> str:
-    runs: list[list[int]] = []
-    for a in block:
-        if runs and runs[-1][-1] == a - 1:
-            runs[-1].append(a)
-        else:
-            runs.append([a])
-    return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    texts = []
+    for block in blocks:
+        runs: list[list[int]] = []
+        for a in sorted(block):
+            if runs and runs[-1][-1] == a - 1:
+                runs[-1].append(a)
+            else:
+                runs.append([a])
+        texts.append("+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs))
+    return ",".join(texts)
 
 
 def label_members(blocks: Blocks) -> Array:

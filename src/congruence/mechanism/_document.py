@@ -40,40 +40,32 @@ REMARKS = {
     "unknown": "some premises are undecided",
     "premise fails": "each theorem has a premise that fails",
 }
-GLOSSARY = (
-    ("block", "latents that together form one factor."),
-    ("certified", "the structure of the decoder proves it for all latents."),
-    ("supported", "it holds at all points examined; other points were not examined."),
-    ("refuted", "it fails at one point at least, up to the tolerance."),
-    (
-        "ambiguous",
+GLOSSARY = {
+    "block": "latents that together form one factor.",
+    "certified": "the structure of the decoder proves it for all latents.",
+    "supported": "it holds at all points examined; other points were not examined.",
+    "refuted": "it fails at one point at least, up to the tolerance.",
+    "ambiguous": (
         "the answer depends on what counts as zero: it changes within a decade of tolerance. Trained decoders have no "
-        "exact zeros.",
+        "exact zeros."
     ),
-    (
-        "assumed",
-        "a premise about a model that was not given. The conclusion is about models that fulfil it.",
+    "assumed": "a premise about a model that was not given. The conclusion is about models that fulfil it.",
+    "random directions": (
+        "the same number after a random rotation of the latents: what blocks without a meaning would have."
     ),
-    (
-        "random directions",
-        "the same number after a random rotation of the latents: what blocks without a meaning would have.",
-    ),
-    (
-        "regions not excluded",
+    "regions not excluded": (
         "n points miss a region that has 3 / n of the latents with a probability of 5 % (rule of three). A criterion "
-        "may fail in smaller regions.",
+        "may fail in smaller regions."
     ),
-    ("unknown", "the points examined do not decide it. “Premise fails”: the theorem does not apply."),
-    (
-        "irreducible",
-        "a block that does not split into smaller ones of the same type. Otherwise another split may be identified.",
+    "unknown": "the points examined do not decide it. “Premise fails”: the theorem does not apply.",
+    "irreducible": (
+        "a block that does not split into smaller ones of the same type. Otherwise another split may be identified."
     ),
-    (
-        "at a point",
+    "at a point": (
         "all criteria are about points. Identification over a whole domain needs Theorem 1: a simply connected domain "
-        "with connected slices, and a decoder that is a covering map onto its image.",
+        "with connected slices, and a decoder that is a covering map onto its image."
     ),
-)
+}
 
 
 def describe(examination: MechanismExamination) -> doc.Document:
@@ -89,7 +81,7 @@ def describe(examination: MechanismExamination) -> doc.Document:
         claim=claim,
         remark=remark,
         sections=tuple(_sections(examination)),
-        glossary=GLOSSARY,
+        glossary=tuple(GLOSSARY.items()),
         settings={
             **examination.settings,
             "latents per point": len(profile.graph),
@@ -135,10 +127,6 @@ def _sections(examination: MechanismExamination) -> Iterator[Section]:
         yield Section("Is the model disentangled?", tuple(model), id="model")
 
 
-def _texts(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, "text") for name in names)
-
-
 def _parts(parts: FinestParts) -> Iterator[Block]:
     yield Heading(f"Type {parts.type}: parts that {TYPES[parts.type]}")
     yield Text(parts.sentence, brief=True)
@@ -164,7 +152,7 @@ def _parts(parts: FinestParts) -> Iterator[Block]:
 
 def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> Table:
     columns = (
-        *_texts("criterion", "verdict"),
+        *doc.columns("criterion", "verdict", kind="text"),
         Column("points"),
         Column("margin"),
         Column("margin is the", "text"),
@@ -187,8 +175,13 @@ def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> 
 
 
 def _grades(criteria: Sequence[Criterion], label: str) -> Table:
-    """How far each criterion is from holding, beside random directions."""
-    columns = (*_texts("criterion"), Column("mean over points"), Column("random directions"), *_texts("share"))
+    """How far each criterion is from holding, compared with random directions."""
+    columns = (
+        *doc.columns("criterion", kind="text"),
+        Column("mean over points"),
+        Column("random directions"),
+        *doc.columns("share", kind="text"),
+    )
     rows = [
         (LABELS.get(one.name, one.name), doc.share(one.typical), doc.share(one.null), one.graded)
         for one in criteria
@@ -211,7 +204,7 @@ def _theorems(theorems: Sequence[Theorem]) -> Iterator[Block]:
         )
         for one in theorems
     ]
-    columns = _texts("theorem", "type", "verdict", "basis", "open premises")
+    columns = doc.columns("theorem", "type", "verdict", "basis", "open premises", kind="text")
     note = f"{IDENTIFIED} " if any(one.strength in ("holds", "conditional") for one in theorems) else ""
     yield Table("Theorems", columns, rows, brief=True, note=note + ORIGIN)
     for one in theorems:
@@ -236,7 +229,7 @@ def _blocks(profile: BlockProfile) -> Iterator[Block]:
         yield Text(note, muted=True)
     else:
         rows = [(Cell(image.caption, below=image.detail), Cell("", image=image)) for image in images]
-        columns, label = _texts("block", "outputs"), "Outputs of each block"
+        columns, label = doc.columns("block", "outputs", kind="text"), "Outputs of each block"
         yield Table(label, columns, rows, style="images", sortable=False, header=False, note=note)
     graph: tuple[Block, ...] = ()
     if len(profile.graph) <= SHOWN_LATENTS:
@@ -255,22 +248,18 @@ def _images(profile: BlockProfile, shape: tuple[int, ...] | None) -> Iterator[Im
     for k, (name, effects) in enumerate(zip(profile.names, profile.effects, strict=True)):
         if k == SHOWN_BLOCKS:
             return
-        values = effects.reshape(shape).max(0) if shape else _strip(effects)  # the strongest channel
+        if shape:
+            values = effects.reshape(shape).max(0)  # the strongest channel
+        else:  # a strip (height, width): few outputs are widened, many are pooled to the strongest
+            edges = np.linspace(0, len(effects), min(len(effects), WIDEST) + 1).astype(int)[:-1]
+            wide = np.repeat(np.maximum.reduceat(effects, edges), max(1, WIDEST // len(effects)))
+            values = np.tile(wide, (max(1, len(wide) // STRIP), 1))
         pixels = np.empty((*values.shape, 4), np.uint8)
         pixels[..., :3] = SHADE
         pixels[..., 3] = np.rint(255 * np.sqrt(np.clip(values / top, 0, 1)))  # the root makes small effects visible
         moved = count(int(profile.shared[k, k]), "output")
         label = f"{name} moves {moved} of {len(effects)}"
         yield Image(pixels, label, name, moved, width="" if shape else "100%", framed=shape is not None)
-
-
-def _strip(effects: Any) -> Any:
-    """Effects as a strip (height, width): few outputs are widened, many are pooled to the strongest."""
-    if len(effects) > WIDEST:
-        edges = np.linspace(0, len(effects), WIDEST + 1).astype(int)[:-1]
-        effects = np.maximum.reduceat(effects, edges)
-    wide = np.repeat(effects, max(1, WIDEST // len(effects)))
-    return np.tile(wide, (max(1, len(wide) // STRIP), 1))
 
 
 def _overlap(profile: BlockProfile) -> Table:
@@ -284,17 +273,13 @@ def _overlap(profile: BlockProfile) -> Table:
             cells.append(Cell(str(shared), tint=0.0, hint=hint) if i == j else _tinted(value, hint=hint))
         rows.append((name, *cells))
     note = "0: no output in common. 1: both move every output equally. Diagonal: number of outputs that a block moves."
-    return _heat_table("Overlap of blocks", names, rows, note)
+    columns = (Column("", "text"), *doc.columns(*names))
+    return Table("Overlap of blocks", columns, rows, style="heat", sortable=False, note=note)
 
 
 def _tinted(value: float, hint: str = "") -> Cell:
     text = "0" if value == 0 else f"{value:.2f}" if value >= 0.005 else f"{value:.0e}"
     return Cell(text, tint=round(0.9 * value, 2), hint=hint)
-
-
-def _heat_table(label: str, names: Sequence[str], rows: Sequence[Any], note: str) -> Table:
-    columns = (Column("", "text"), *(Column(name) for name in names))
-    return Table(label, columns, rows, style="heat", sortable=False, note=note)
 
 
 def _model(model: Disentanglement, names: Sequence[str]) -> Iterator[Block]:
@@ -309,12 +294,13 @@ def _model(model: Disentanglement, names: Sequence[str]) -> Iterator[Block]:
         meaning = "of the spread of the outputs: largest distance between the model's and the generator's"
         rows.append(("outputs missed by", percent(float(np.nanmax(model.misses))), meaning))
     yield doc.facts(rows, "Disentanglement", brief=True)
-    cells = [
+    cells: list[tuple[Any, ...]] = [
         (f"c{j}", *(_tinted(float(value)) for value in row))
         for j, row in enumerate(model.shares[:SHOWN_LATENTS])
         if np.isfinite(row).all()
     ]
     note = "Shares of a code’s squared motion over all points."
-    shares = _heat_table("Share of each code’s motion", names, cells, note)
+    columns = (Column("", "text"), *doc.columns(*names))
+    shares = Table("Share of each code’s motion", columns, cells, style="heat", sortable=False, note=note)
     premises = Group((Heading("Premises of Theorem 1"), Findings(model.premises)))
     yield Grid((Group((Heading("Which factor moves which code?"), shares)), premises))

@@ -11,7 +11,7 @@ lower order. Irreducibility: those inside one block do not split into several pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, permutations
 from math import comb
@@ -24,7 +24,7 @@ from congruence.mechanism._blocks import Blocks, label_members, merge_groups
 from congruence.mechanism._matroid import TOLERANCE
 from congruence.mechanism.derivatives import difference_chunks, directional_chunks, step_lengths
 from congruence.mechanism.parts import symmetric_algebra
-from congruence.result import Status
+from congruence.result import Record, Status
 
 MOST_TUPLES = 400  # of latents, whose derivatives are all computed
 _MOST_NUMBERS = 2e7  # tuples times outputs times points
@@ -47,16 +47,9 @@ def measure_interactions(
     """Measure mixed derivatives of an order of at least 2, or differences, at all points of a decoder.
 
     A `rotation` (d, d) of the latents, in units of their standard deviations, gives the numbers of a decoder whose
-    blocks are other directions.
-
-    Returns
-    -------
-    cross : (r,) array
-        The largest mixed derivative over the largest of that order; 0 if all derivatives of this order vanish.
-    degenerate : (r,) array of bool
-        Whether all derivatives of this order, relative to the first, are below `tolerance`: then H_n holds trivially.
-    complete : bool
-        Whether all derivatives were computed, rather than those along random directions.
+    blocks are other directions. Returns for each point, (r,), the largest mixed derivative over the largest of that
+    order (0 if all vanish); whether all derivatives of this order, relative to the first, are below `tolerance`, so
+    that H_n holds trivially; and whether all derivatives were computed, rather than those along random directions.
     """
     directions, mixed, complete = _directions(prepared, blocks, order, seed)
     lengths = step_lengths(prepared)
@@ -72,12 +65,6 @@ def measure_interactions(
     slope = max(float(np.abs(part).max()) for part in directional_chunks(few, np.diag(lengths)[:, None, :])) or 1e-300
     empty = every <= tolerance * slope
     return np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete
-
-
-def random_rotation(rng: np.random.Generator, d: int) -> Float:
-    """Draw a uniformly distributed orthogonal matrix (d, d)."""
-    q, r = np.linalg.qr(rng.standard_normal((d, d)))
-    return np.asarray(q * np.sign(np.diag(r)))
 
 
 def _directions(prepared: PreparedDecoder, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:
@@ -111,20 +98,17 @@ def derivative_tensors(prepared: PreparedDecoder, rows: int, order: int) -> Iter
     places = {n: np.array(list(combinations_with_replacement(range(d), n))) for n in range(1, order + 1)}
     walks = [directional_chunks(here, np.eye(d)[every] * steps, chunk=chunk) for every in places.values()]
     for parts in zip(*walks, strict=True):  # (some, q, m) of each order
-        for k in range(len(parts[0])):
-            yield {n: _fill(part[k].T, places[n], d) for n, part in zip(places, parts, strict=True)}
-
-
-def _fill(values: Float, places: Array, d: int) -> Float:
-    """The symmetric tensors (m, d, ..., d) of values (m, q) at places (q, n)."""
-    full = np.empty((len(values), *([d] * places.shape[1])))
-    for order in permutations(range(places.shape[1])):
-        full[(slice(None), *places[:, order].T)] = values
-    return full
+        for values in zip(*parts, strict=True):
+            tensors = {}
+            for (n, at), value in zip(places.items(), values, strict=True):
+                tensors[n] = np.empty((prepared.outputs, *([d] * n)))
+                for axes in permutations(range(n)):
+                    tensors[n][(slice(None), *at[:, axes].T)] = value.T
+            yield tensors
 
 
 @dataclass(frozen=True)
-class Separability:
+class Separability(Record):
     """Order-n separability, by ranks of derivatives: at one point, or at the worst of several."""
 
     order: int
@@ -141,10 +125,7 @@ def measure_separability(
 ) -> Separability:
     """Test whether the n-th derivatives inside the blocks are independent of each other and of lower derivatives.
 
-    Parameters
-    ----------
-    derivatives : order -> (m, d, ..., d)
-        All derivatives of order 1 to n at a point, along steps of comparable length.
+    `derivatives` holds those of order 1 to n at a point, (m, d, ..., d) each, along steps of comparable length.
     """
     parts = [*(_inside(derivatives[order], block, order) for block in blocks), _lower(derivatives, order)]
     floor = tolerance * float(np.abs(derivatives[1]).max())
@@ -154,7 +135,7 @@ def measure_separability(
     return Separability(order, status, rank, sum(ranks), gap, degenerate=not any(ranks[:-1]))
 
 
-def _inside(tensor: Float, block: tuple[int, ...], order: int) -> Float:
+def _inside(tensor: Float, block: Sequence[int], order: int) -> Float:
     """The different derivatives with respect to latents of one block, (m, q)."""
     every = np.array(list(combinations_with_replacement(block, order)))
     return np.asarray(tensor[(slice(None), *every.T)])
@@ -162,7 +143,7 @@ def _inside(tensor: Float, block: tuple[int, ...], order: int) -> Float:
 
 def _lower(derivatives: dict[int, Float], order: int) -> Float:
     """All derivatives of lower order, (m, q)."""
-    latents = tuple(range(derivatives[1].shape[1]))
+    latents = range(derivatives[1].shape[1])
     return np.hstack([_inside(derivatives[n], latents, n) for n in range(1, order)])
 
 
@@ -203,18 +184,14 @@ def curved_parts(
     curved = basis[:, : k - int((values <= _SMALL * values[0]).sum()) - max(0, k - len(values))]
     for axis in range(1, order + 1):
         forms = np.moveaxis(np.tensordot(forms, curved, axes=(axis, 0)), -1, axis)
-    return _count_parts(forms / size, seed), k - curved.shape[1]
-
-
-def _count_parts(forms: Float, seed: int) -> int:
-    """The number of parts of forms (q, k, ..., k) without flat directions."""
-    k = forms.shape[1]
+    k, flat = curved.shape[1], k - curved.shape[1]
     if k == 1:
-        return 1
-    slices = np.moveaxis(forms.reshape(len(forms), k, k, -1), -1, 1).reshape(-1, k, k)  # the last directions fixed
+        return 1, flat
+    # With the last directions fixed, the forms are matrices (q, k, k).
+    slices = np.moveaxis((forms / size).reshape(len(forms), k, k, -1), -1, 1).reshape(-1, k, k)
     algebra = symmetric_algebra(slices, _SMALL)
     generic = np.tensordot(np.random.default_rng(seed).standard_normal(len(algebra)), algebra, axes=1)
     values = np.linalg.eigvals(generic)
     values = values.real + 1j * np.abs(values.imag)  # a complex pair is one real part
     near = np.abs(values[:, None] - values) <= np.sqrt(_SMALL) * np.abs(values).max()
-    return len(merge_groups(k, (np.flatnonzero(row) for row in near)))
+    return len(merge_groups(k, (np.flatnonzero(row) for row in near))), flat

@@ -5,7 +5,7 @@ Jacobians are computed in batches and discarded, except those of the few points 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb, nan
 from typing import Any, NamedTuple, cast
@@ -16,17 +16,10 @@ from congruence.arrays import Array, Float
 from congruence.decoder.prepared_decoder import PreparedDecoder
 from congruence.formatting import count, number, percent
 from congruence.mechanism import _criteria as criteria
+from congruence.mechanism import _interactions as interactions
 from congruence.mechanism._blocks import Blocks
-from congruence.mechanism._criteria import SINGLE, SWEEP, THIN, SizeHistogram, Tolerance
-from congruence.mechanism._grades import GRADED, disjoint_leak, grade_points
-from congruence.mechanism._interactions import (
-    Separability,
-    curved_parts,
-    derivative_tensors,
-    measure_interactions,
-    measure_separability,
-    random_rotation,
-)
+from congruence.mechanism._criteria import GRADED, SINGLE, SWEEP, THIN, SizeHistogram, Tolerance, random_rotation
+from congruence.mechanism._interactions import Separability
 from congruence.mechanism._matroid import count_sets, unit_rows
 from congruence.mechanism._sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
 from congruence.mechanism.derivatives import jacobian_chunks
@@ -105,9 +98,9 @@ def survey_points(
                     disjoint_parts=[criteria.disjoint_parts(exact, block, tolerance) for block in blocks],
                     nested_parts=[criteria.nested_parts(support, block) for block in blocks],
                     nonzeros=int(support.sum()),
-                    below=criteria.largest_below(shares, rtol),
+                    below=float(shares[shares <= rtol].max(initial=0.0)),
                     faint=int((~support.any(axis=0) & (np.abs(j).max(axis=0) > max(atol, 0.0))).sum()),
-                    leak=disjoint_leak(j, blocks),
+                    leak=criteria.disjoint_leak(j, blocks),
                 )
             )
             histogram.add(shares)
@@ -116,7 +109,7 @@ def survey_points(
             if (len(stored) + 1) * m * d <= _STORED_NUMBERS or not stored:
                 stored.append(j)
     arrays = PointNumbers(*map(np.array, zip(*points, strict=True)))
-    grades = grade_points(stored, blocks, tolerance, seed)
+    grades = criteria.grade_points(stored, blocks, tolerance, seed)
     grades["D"] = float(arrays.leak.mean()), grades["D"][1]  # at all points
     known = np.isfinite(arrays.cosine)
     grades["IMA"] = float(arrays.cosine[known].mean()) if known.any() else nan, grades["IMA"][1]
@@ -169,16 +162,8 @@ def judge_criteria(
     below, faint = float(points.below.max()), int((points.faint > 0).sum())
     small = (f"derivatives up to {number(below, 2)} of the largest count as zero",) if below > 0 else ()
     measures = "largest product of two blocks in an output"
-    disjoint = _judge_at(
-        "D",
-        _holds_from(points.disjoint_from),
-        at.nearby,
-        points.disjoint,
-        measures,
-        largest=True,
-        remarks=small,
-        **_graded(survey, "D"),
-    )
+    more = {"remarks": small, **_graded(survey, "D")}
+    disjoint = _judge_at("D", points.disjoint_from, at.nearby, points.disjoint, measures, **more)
     apart = reach is not None and not criteria.block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
     if disjoint.status == "holds" and apart:
         finding = replace(disjoint.finding, basis="certified")
@@ -208,15 +193,33 @@ def judge_criteria(
             remarks.append("hardly more than the choice of a basis gives in a dense Jacobian")
         unknown = int(np.isnan(margins[:, 0]).sum())
         remarks += [f"past the budget at {unknown} points"] if unknown else []
-        more = {"remarks": tuple(remarks)} | _graded(survey, "M_sparsest")
+        more = {"remarks": tuple(remarks), **_graded(survey, "M_sparsest")}
         sparsest = _judge("M_sparsest", statuses, margins[:, 0], measures, **more)
         nested = np.array([row[0].nested for row in gaps])
     parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparse_parts}
-    sparse = _judge_sparse(gaps, small, **_graded(survey, "S"))
-    if faint:  # a block that is weak as a whole would seem to reach nothing
-        disjoint, contained, sparsest, sparse = (_doubt(one, faint) for one in (disjoint, contained, sparsest, sparse))
-    judged = disjoint, contained, sparsest, sparse, _judge_orthogonal(points, at, **_graded(survey, "IMA"))
-    return judged, tuple(_irreducibility(name, values) for name, values in parts.items())
+    margins = np.array([row[0].rho_minus_high - row[0].rho_plus for row in gaps], dtype=float)
+    one = gaps[int(margins.argmin())][0]
+    low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
+    more = {"remarks": (f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}", *small), **_graded(survey, "S")}
+    measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
+    statuses = np.array([[gap.status for gap in row] for row in gaps])
+    sparse = _judge("S", statuses, margins, measures, **more)
+    supports = [disjoint, contained, sparsest, sparse]
+    if faint:  # a block that is weak as a whole would seem to reach nothing, and a criterion hold for this reason alone
+        doubt = f"a latent acts below the tolerance at {count(faint, 'point')}; scale='column' compares it with itself"
+        for i, old in enumerate(supports):
+            doubted = replace(old.finding, status="ambiguous", basis="not refuted")
+            finding = doubted if old.status == "holds" else old.finding
+            supports[i] = replace(old, finding=finding, remarks=(*old.remarks, doubt))
+    measures, known = "largest cosine between blocks", np.isfinite(points.cosine)
+    values = np.where(known, points.cosine, 0.0)
+    contrast = float(points.contrast[known].mean()) if known.any() else nan
+    more = {"remarks": (f"mean contrast {contrast:.3g}",), **_graded(survey, "IMA")}
+    orthogonal = _judge_at("IMA", values, at.decade, values, measures, **more)
+    if not known.all() and orthogonal.status != "fails":
+        remark = f"a block loses a direction at {int((~known).sum())} points"
+        orthogonal = make_criterion("IMA", "unknown", nan, measures, None, nan, len(known), remarks=(remark,))
+    return (*supports, orthogonal), tuple(_irreducibility(name, values) for name, values in parts.items())
 
 
 def _graded(survey: Survey, name: str) -> dict[str, Any]:
@@ -225,34 +228,17 @@ def _graded(survey: Survey, name: str) -> dict[str, Any]:
     return {} if np.isnan(typical) else {"typical": typical, "null": null, "graded": GRADED[name]}
 
 
-def _doubt(one: Criterion, faint: int) -> Criterion:
-    """A criterion on supports that miss a whole latent: it may hold for this reason alone."""
-    remark = f"a latent acts below the tolerance at {count(faint, 'point')}; scale='column' compares it with itself"
-    finding = one.finding if one.status != "holds" else replace(one.finding, status="ambiguous", basis="not refuted")
-    return replace(one, finding=finding, remarks=(*one.remarks, remark))
-
-
-def _holds_from(thresholds: Array) -> Callable[[float], Array]:
-    """A criterion that holds at each point for all tolerances from a threshold on."""
-    return lambda t: np.asarray(thresholds <= t)
-
-
 def _judge_at(
-    name: str,
-    holds_at: Callable[[float], Array],
-    tolerances: Sequence[float],
-    margins: Array,
-    measures: str,
-    **more: Any,
+    name: str, thresholds: Array, tolerances: Sequence[float], margins: Array, measures: str, **more: Any
 ) -> Criterion:
-    """Judge a criterion that holds at each point or not, depending on the tolerance.
+    """Judge a criterion that holds at each point for all tolerances from a threshold on, (points,).
 
     A criterion on supports is judged at `Tolerance.nearby`: it is also ambiguous if it differs from its value in the
     widest interval of constant supports or, without such an interval, at either end of the sweep.
     """
-    statuses = np.stack([np.where(holds_at(t), "holds", "fails") for t in tolerances], axis=1)
-    sweep = tuple(float(holds_at(t).mean()) for t in SWEEP)
-    return _judge(name, statuses, margins, measures, sweep=sweep, **more)
+    statuses = np.where(thresholds[:, None] <= np.array(tolerances), "holds", "fails")
+    sweep = tuple(float((thresholds <= t).mean()) for t in SWEEP)
+    return _judge(name, statuses, margins, measures, sweep=sweep, largest=True, **more)
 
 
 def _judge(
@@ -273,26 +259,15 @@ def _judge(
     return make_criterion(name, status, margin, measures, worst, fraction, len(statuses), **more)
 
 
-def _judge_sparse(gaps: Gaps, small: tuple[str, ...], **graded: Any) -> Criterion:
-    """Type S: the sparsest basis respects the blocks; gaps are (points, tolerances)."""
-    statuses = np.array([[gap.status for gap in row] for row in gaps])
-    margins = np.array([row[0].rho_minus_high - row[0].rho_plus for row in gaps], dtype=float)
-    one = gaps[int(margins.argmin())][0]
-    low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
-    remark = f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}"
-    measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
-    return _judge("S", statuses, margins, measures, remarks=(remark, *small), **graded)
-
-
 def judge_interactions(
     prepared: PreparedDecoder, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
 ) -> Criterion:
     """Judge Type H_n, that derivatives (or finite differences) that mix blocks vanish."""
     how: dict[str, Any] = {"differences": finite, "tolerance": tolerance, "seed": seed}
-    cross, degenerate, complete = measure_interactions(prepared, blocks, order, **how)
+    cross, degenerate, complete = interactions.measure_interactions(prepared, blocks, order, **how)
     few = replace(prepared, z=prepared.z[:_NULL_POINTS])
     turn = random_rotation(np.random.default_rng(seed), prepared.dimension)
-    null = measure_interactions(few, blocks, order, rotation=turn, **how)[0]
+    null = interactions.measure_interactions(few, blocks, order, rotation=turn, **how)[0]
     rounded = finite and at.rtol < tolerance == SINGLE
     at = replace(at, rtol=SINGLE) if rounded else at
     empty = bool(degenerate.all())
@@ -303,22 +278,10 @@ def judge_interactions(
         f"differences in float32: shares up to {SINGLE:g} count as zero": rounded,
     }
     measures = "mixed share of derivatives of this order"
-    more: dict[str, Any] = {"largest": True, "degenerate": empty, "graded": measures}
+    more: dict[str, Any] = {"degenerate": empty, "graded": measures}
     more |= {"typical": float(cross.mean()), "null": float(null.mean())}
     more["remarks"] = tuple(remark for remark, applies in remarks.items() if applies)
-    return _judge_at(f"H{order}", _holds_from(cross), at.decade, cross, measures, **more)
-
-
-def _judge_orthogonal(points: PointNumbers, at: Tolerance, **graded: Any) -> Criterion:
-    """Independent mechanism analysis: blocks are orthogonal to each other."""
-    measures = "largest cosine between blocks"
-    known = np.isfinite(points.cosine)
-    values = np.where(known, points.cosine, 0.0)
-    judged = _judge_at("IMA", _holds_from(values), at.decade, values, measures, largest=True, **graded)
-    if known.all() or judged.status == "fails":
-        return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))
-    remark = f"a block loses a direction at {int((~known).sum())} points"
-    return make_criterion("IMA", "unknown", nan, measures, None, nan, len(known), remarks=(remark,))
+    return _judge_at(f"H{order}", cross, at.decade, cross, measures, **more)
 
 
 def _irreducibility(criterion: str, parts: Array) -> Irreducibility:
@@ -335,44 +298,33 @@ def judge_separability(
     prepared: PreparedDecoder, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
 ) -> tuple[tuple[Separability, ...], tuple[Irreducibility, ...]]:
     """Judge order-n separability, and irreducibility of the blocks by their n-th derivatives, at a few points."""
-    reasons = {n: _reason_not_ranked(prepared, n, finite) for n in orders}
-    ranked = [n for n, why in reasons.items() if not why]
+    d, m = prepared.dimension, prepared.outputs
+    few = {n: not finite and m * max(d**n, comb(d + n - 1, n)) <= _RANKED_NUMBERS for n in orders}
+    ranked = [n for n in few if few[n]]
     ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
     parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
     flat = dict.fromkeys(ranked, 0)
     top = max(ranked, default=1)
-    rows = min(_RANKED_POINTS, len(prepared.z), max(1, _RANKED_NUMBERS // (prepared.outputs * prepared.dimension**top)))
-    for derivatives in derivative_tensors(prepared, rows, top) if ranked else ():
+    rows = min(_RANKED_POINTS, len(prepared.z), max(1, _RANKED_NUMBERS // (m * d**top)))
+    for derivatives in interactions.derivative_tensors(prepared, rows, top) if ranked else ():
         for n in ranked:
-            ranks[n].append(measure_separability(derivatives, blocks, n, tolerance))
-            split = [curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
+            ranks[n].append(interactions.measure_separability(derivatives, blocks, n, tolerance))
+            split = [
+                interactions.curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks
+            ]
             parts[n].append([max(number, 1) for number, _ in split])
             flat[n] = max(flat[n], sum(lost for _, lost in split))
-    unknown = np.array([[1 if len(block) == 1 else -1 for block in blocks]])
-    return (
-        tuple(
-            Separability(n, "unknown", 0, 0, nan, False, why) if why else _worst_separability(ranks[n], flat[n])
-            for n, why in reasons.items()
-        ),
-        tuple(_irreducibility(f"H{n}", unknown if why else np.array(parts[n])) for n, why in reasons.items()),
-    )
-
-
-def _reason_not_ranked(prepared: PreparedDecoder, order: int, finite: bool) -> str:
-    """Why separability is not examined; empty if it is."""
-    if finite:
-        return "the higher derivatives of a piecewise linear decoder vanish"
-    if prepared.outputs * max(prepared.dimension**order, comb(prepared.dimension + order - 1, order)) > _RANKED_NUMBERS:
-        return f"there are too many derivatives of order {order}"
-    return ""
-
-
-def _worst_separability(ranks: list[Separability], flat: int) -> Separability:
-    """The point at which most dimensions are shared; flat directions violate separability."""
-    worst = max(ranks, key=lambda one: (one.expected - one.rank, -one.gap))
-    return replace(
-        worst,
-        status="fails" if flat else worst.status,
-        degenerate=all(one.degenerate for one in ranks),
-        remark=f"{count(flat, 'direction')} without curvature beyond lower orders, so not identified" if flat else "",
-    )
+    separable, irreducible = [], []
+    for n, examined in few.items():
+        if not examined:
+            why = "the higher derivatives of a piecewise linear decoder vanish"
+            why = why if finite else f"there are too many derivatives of order {n}"
+            separable.append(Separability(n, "unknown", 0, 0, nan, False, why))
+            parts[n] = [[1 if len(block) == 1 else -1 for block in blocks]]
+        else:  # the point at which most dimensions are shared; flat directions violate separability
+            worst = max(ranks[n], key=lambda one: (one.expected - one.rank, -one.gap))
+            worst = replace(worst, degenerate=all(one.degenerate for one in ranks[n]))
+            lost = f"{count(flat[n], 'direction')} without curvature beyond lower orders, so not identified"
+            separable.append(replace(worst, status="fails", remark=lost) if flat[n] else worst)
+        irreducible.append(_irreducibility(f"H{n}", np.array(parts[n])))
+    return tuple(separable), tuple(irreducible)

@@ -44,12 +44,7 @@ def unit_rows(j: Float) -> tuple[Float, Float]:
 def row_components(rows: Float, tolerance: float = TOLERANCE) -> tuple[Array, int]:
     """Return the component of each row, (m,), with -1 for zero rows, and the number of components.
 
-    Parameters
-    ----------
-    rows : (m, d)
-        Of length 1 or 0, as from `unit_rows`.
-    tolerance : float
-        Coefficients and pivots below it count as zero.
+    Rows (m, d) have length 1 or 0, as from `unit_rows`; coefficients and pivots below the tolerance count as zero.
     """
     from scipy.linalg import qr, solve_triangular
 

@@ -18,16 +18,10 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.formatting import count
+from congruence.mechanism import _matroid
 from congruence.mechanism._blocks import Blocks, label_members, merge_groups
 from congruence.mechanism._criteria import containment_margin, nested_parts
-from congruence.mechanism._matroid import (
-    TOLERANCE,
-    ElementaryVectors,
-    elementary_vectors,
-    null_space,
-    scale_to_unit,
-    unit_rows,
-)
+from congruence.mechanism._matroid import TOLERANCE, ElementaryVectors, null_space, scale_to_unit, unit_rows
 from congruence.mechanism._options import BUDGET
 from congruence.result import Status
 
@@ -77,23 +71,10 @@ def sparsity_gap(
 ) -> SparsityGap:
     """Compare the sparsest aligned basis with the sparsest misaligned one, exactly if the budget allows.
 
-    Parameters
-    ----------
-    j : (m, d)
-        Jacobian at a point, with exact zeros where an output does not depend on a latent.
-    blocks : tuple of tuples of latents
-        A partition of the d latents.
-    budget : float
-        Number of sets of d - 1 rows tried; beyond it only rigorous bounds are computed.
-    tolerance : float
-        Relative size below which a number that should cancel counts as zero.
-    seed : int
-        Seed of the search for light misaligned vectors beyond the budget.
-
-    Returns
-    -------
-    SparsityGap
-        Invariant to the scale of every latent and of every output, and to the basis inside a block.
+    `j` is the Jacobian at a point, (m, d), with exact zeros where an output does not depend on a latent. `budget` is
+    the number of sets of d - 1 rows tried; beyond it only rigorous bounds are computed, by a search with the `seed`.
+    Numbers that should cancel count as zero up to a relative `tolerance`. The result is invariant to the scale of every
+    latent and of every output, and to the basis inside a block.
 
     References
     ----------
@@ -110,7 +91,7 @@ def sparsity_gap(
     elif kernel.shape[1]:
         lightest = _lightest_basis(rows, budget, tolerance)
         bounds = _with_kernel(kernel, owner, lightest or (vectors, weights), lightest is not None, tolerance)
-    elif (every := elementary_vectors(rows, budget, tolerance)) is not None:
+    elif (every := _matroid.elementary_vectors(rows, budget, tolerance)) is not None:
         light = _greedy(every.vectors, every.weights, tolerance)
         excess, mixed = _least_excess(every, light, owner, tolerance)
         least = int(every.weights[light].sum()) + excess
@@ -135,16 +116,13 @@ def sparsity_gap(
 def sparse_decomposition(j: Float, *, budget: float = BUDGET, tolerance: float = TOLERANCE) -> tuple[Float, ...] | None:
     """Find the finest decomposition of the latents that has a sparsity gap, in any basis; None beyond the budget.
 
-    Returns
-    -------
-    tuple of (d, k) arrays
-        A basis of each part; unique as subspaces. A single part means that the point is S-irreducible.
+    Returns a basis (d, k) of each part, unique as subspaces. A single part means that the point is S-irreducible.
     """
     rows, lengths = unit_rows(j)
     d = rows.shape[1]
     if d == 1 or null_space(rows, d, tolerance).shape[1]:  # a lost direction can be added to any vector at no cost
         return (np.eye(d),)
-    every = elementary_vectors(rows, budget, tolerance)
+    every = _matroid.elementary_vectors(rows, budget, tolerance)
     if every is None:
         return None
     light = _greedy(every.vectors, every.weights, tolerance)
@@ -180,7 +158,7 @@ def _lightest_basis(rows: Float, budget: float, tolerance: float) -> tuple[Float
     if lost == d:
         return kernel, np.zeros(d, dtype=int)
     across = np.eye(d) if not lost else null_space(kernel.T, d, tolerance)
-    every = elementary_vectors(scale_to_unit(rows @ across, 1), budget, tolerance)
+    every = _matroid.elementary_vectors(scale_to_unit(rows @ across, 1), budget, tolerance)
     if every is None:
         return None
     light = _greedy(every.vectors, every.weights, tolerance)
@@ -299,14 +277,10 @@ def _bound(
 def exclusive_margin(support: Array) -> int | None:
     """Return a lower bound on how much heavier combinations of columns are than their heaviest column.
 
-    The smallest, over sets A of at least two columns, of the number of rows that exactly one column of A reaches, minus
-    the rows of the longest column of A. Rows that one column alone reaches cannot cancel, so Type S holds for single
-    columns if it is positive. For two columns it is positive if they share less than half of the shorter one.
-
-    Parameters
-    ----------
-    support : (m, d) bool
-        Blocks are single columns. The result is None for more than 15 of them.
+    The smallest, over sets A of at least two columns of a support (m, d), of the number of rows that exactly one column
+    of A reaches, minus the rows of the longest column of A. Rows that one column alone reaches cannot cancel, so Type S
+    holds for single columns if it is positive. For two columns it is positive if they share less than half of the
+    shorter one. None for more than 15 columns.
     """
     d = support.shape[1]
     if d > _MOST_COLUMNS:
@@ -334,7 +308,11 @@ def _light_vectors(rows: Float, basis: Float, owner: Array, tolerance: float, se
     for a, b in pairs[:_MOST_PAIRS]:
         shared = alive[:, a] & alive[:, b]
         if shared.any():
-            yield basis[:, a] - _commonest(images[shared, a] / images[shared, b]) * basis[:, b]
+            ratios = np.sort(images[shared, a] / images[shared, b])  # the commonest, up to rounding
+            apart = np.diff(ratios) > 1e-9 * np.maximum(np.abs(ratios[1:]), 1e-300)
+            starts = np.flatnonzero(np.concatenate([[True], apart]))
+            commonest = ratios[starts[np.diff([*starts, len(ratios)]).argmax()]]
+            yield basis[:, a] - commonest * basis[:, b]
         yield basis[:, a] + np.sqrt(0.5) * basis[:, b]
     rng = np.random.default_rng(seed)
     live = rows[np.abs(rows).max(axis=1) > 0]
@@ -345,14 +323,6 @@ def _light_vectors(rows: Float, basis: Float, owner: Array, tolerance: float, se
         vector = _search(live, start, tolerance)
         if vector is not None:
             yield vector
-
-
-def _commonest(ratios: Float) -> float:
-    """The value that most ratios have, up to rounding."""
-    order = np.sort(ratios)
-    starts = np.concatenate([[True], np.diff(order) > 1e-9 * np.maximum(np.abs(order[1:]), 1e-300)])
-    runs = np.diff(np.concatenate([np.flatnonzero(starts), [len(order)]]))
-    return float(order[np.flatnonzero(starts)[runs.argmax()]])
 
 
 def _search(rows: Float, start: Float, tolerance: float) -> Float | None:

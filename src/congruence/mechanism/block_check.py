@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from congruence.arrays import Float
@@ -11,29 +11,16 @@ from congruence.checks import check_choice, check_integer, check_number
 from congruence.decoder.prepared_decoder import PreparedDecoder
 from congruence.decoder.stretch import unseen_share
 from congruence.errors import InputError, UnknownKeyError
+from congruence.mechanism import _judge as judge
+from congruence.mechanism import theorems
 from congruence.mechanism._blocks import Blocks, read_blocks
 from congruence.mechanism._criteria import ROUNDING_SINGLE, RTOL, SCALES, SINGLE, Tolerance, reachable_outputs
 from congruence.mechanism._interactions import Separability
-from congruence.mechanism._judge import (
-    Survey,
-    judge_criteria,
-    judge_interactions,
-    judge_separability,
-    survey_points,
-    survey_sparsity,
-)
 from congruence.mechanism._matroid import TOLERANCE
 from congruence.mechanism._options import BUDGET
 from congruence.mechanism.derivatives import classify_curvature, is_double, open_decoder
-from congruence.mechanism.theorems import (
-    Criterion,
-    CriterionNumbers,
-    Irreducibility,
-    Theorem,
-    TheoremNumbers,
-    apply_theorems,
-)
-from congruence.result import Finding, Status
+from congruence.mechanism.theorems import Criterion, CriterionNumbers, Irreducibility, Theorem, TheoremNumbers
+from congruence.result import Finding, Record, Status
 
 
 class BlockCheckNumbers(TypedDict):
@@ -59,7 +46,7 @@ class BlockCheckNumbers(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class BlockCheck:
+class BlockCheck(Record):
     """How the blocks of latents of a decoder act on its outputs.
 
     ``check["D"]`` is one criterion, ``check["theorem2_D"]`` the conclusion of one theorem, as in an examination.
@@ -84,6 +71,11 @@ class BlockCheck:
     sizes: Float = field(repr=False)  # (m, d) mean size of the entries of the Jacobian
     notes: tuple[str, ...] = ()
 
+    NAMES = (
+        *("blocks", "points", "dimension", "outputs", "bending", "criteria", "irreducible", "separable", "theorems"),
+        *("tolerance", "injective", "unseen", "nonzeros", "contrast"),
+    )
+
     @property
     def unseen(self) -> float:
         """The share of the latents below which regions may have been missed by all points (rule of three)."""
@@ -101,27 +93,10 @@ class BlockCheck:
             raise UnknownKeyError(f"there is no criterion {name!r}; there are {', '.join(known)}")
         return known[name]
 
-    def to_dict(self) -> BlockCheckNumbers:
-        """All but the sizes of single entries, as in the JSON contract."""
-        return {
-            "blocks": [list(block) for block in self.blocks],
-            "points": self.points,
-            "dimension": self.dimension,
-            "outputs": self.outputs,
-            "bending": self.bending,
-            "criteria": [one.to_dict() for one in self.criteria],
-            "irreducible": [one.to_dict() for one in self.irreducible],
-            "separable": [asdict(one) for one in self.separable],
-            "theorems": [one.to_dict() for one in self.theorems],
-            "tolerance": self.tolerance.to_dict(),
-            "injective": self.injective,
-            "unseen": self.unseen,
-            "nonzeros": list(self.nonzeros),
-            "contrast": self.contrast,
-            "rho_plus": self.rho[0],
-            "rho_minus": self.rho[1],
-            "overlap": self.overlap.tolist(),
-        }
+    def to_dict(self) -> Any:
+        """All but the sizes of single entries, as in the JSON."""
+        overlap = self.overlap.tolist()
+        return super().to_dict() | {"rho_plus": self.rho[0], "rho_minus": self.rho[1], "overlap": overlap}
 
 
 def check_blocks(
@@ -189,16 +164,20 @@ def check_blocks(
     wide = is_double(prepared)
     small = TOLERANCE if wide else SINGLE
     rtol = rtol if rtol is not None else RTOL if wide else ROUNDING_SINGLE
-    survey = survey_points(prepared, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small, seed=seed)
-    sparsity = survey_sparsity(survey.jacobians, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
+    survey = judge.survey_points(
+        prepared, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small, seed=seed
+    )
+    sparsity = judge.survey_sparsity(
+        survey.jacobians, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed
+    )
     bending = classify_curvature(prepared, seed)
     finite = bending == "piecewise linear"
-    (*criteria, orthogonal), irreducible = judge_criteria(survey, sparsity, parts, reachable_outputs(decoder))
+    (*criteria, orthogonal), irreducible = judge.judge_criteria(survey, sparsity, parts, reachable_outputs(decoder))
     for n in dict.fromkeys(orders):
-        one = judge_interactions(prepared, parts, n, survey.tolerance, finite=finite, tolerance=small, seed=seed)
+        one = judge.judge_interactions(prepared, parts, n, survey.tolerance, finite=finite, tolerance=small, seed=seed)
         criteria.append(one)
     criteria.append(orthogonal)
-    separable, curved = judge_separability(prepared, parts, orders, finite, small, seed)
+    separable, curved = judge.judge_separability(prepared, parts, orders, finite, small, seed)
     points = survey.at
     injective: Status = "fails" if points.lost.any() else "holds"
     nonzeros = int(points.nonzeros.min()), int(points.nonzeros.max())
@@ -215,7 +194,7 @@ def check_blocks(
         criteria=tuple(criteria),
         irreducible=irreducible,
         separable=separable,
-        theorems=apply_theorems(criteria, irreducible, separable_by, injective, nonzeros[0]),
+        theorems=theorems.apply_theorems(criteria, irreducible, separable_by, injective, nonzeros[0]),
         tolerance=survey.tolerance,
         injective=injective,
         nonzeros=nonzeros,
@@ -235,7 +214,7 @@ def check_budget(rtol: float | None, budget: float) -> None:
         raise InputError(f"budget must be a number of at least 0; got {budget!r}")
 
 
-def _notes(prepared: PreparedDecoder, finite: bool, survey: Survey, gaps: int, wide: bool) -> list[str]:
+def _notes(prepared: PreparedDecoder, finite: bool, survey: judge.Survey, gaps: int, wide: bool) -> list[str]:
     points, lost = len(prepared.z), int((survey.at.lost > 0).sum())
     notes = {
         "The decoder works in float32 only, so small derivatives are less accurate.": not wide,

@@ -21,6 +21,7 @@ from congruence.decoder.prepared_decoder import (
 )
 from congruence.errors import InputError
 
+Chunks = Iterator[Float]
 _FLAT, _FLAT_SINGLE = 1e-9, 1e-4  # relative to the first derivatives, in float64 and float32: rounding error
 _PAIRS = 4  # of directions along which second derivatives are tested for being zero ...
 _PAIRS_CHUNK = 8  # ... at this many points at a time: most decoders are curved at the first
@@ -32,25 +33,25 @@ def open_decoder(decoder: Any, z: Any, device: str = "auto") -> PreparedDecoder:
     A module is copied, not changed. A decoder that only works in float32 is used in float32.
     """
     torch = import_torch()
+    rows: Any = z if is_tensor(z) else to_numpy(z)
+    floats = rows.is_floating_point() if is_tensor(rows) else rows.dtype.kind == "f"  # others are refused as they are
+
+    def prepare(model: Any, dtype: str) -> PreparedDecoder:
+        cast = rows
+        if floats:
+            cast = rows.detach().to(getattr(torch, dtype)) if is_tensor(rows) else rows.astype(dtype)
+        return prepare_decoder(model, cast, device)
+
     try:
-        module = isinstance(decoder, torch.nn.Module)
-        return prepare_decoder(copy.deepcopy(decoder).double() if module else decoder, _as_floats(z, "float64"), device)
+        return prepare(copy.deepcopy(decoder).double() if isinstance(decoder, torch.nn.Module) else decoder, "float64")
     except (InputError, RuntimeError) as error:  # a function around float32 weights, or a module that casts inside
         wide = error
     try:
-        return prepare_decoder(decoder, _as_floats(z, "float32"), device)
+        return prepare(decoder, "float32")
     except InputError as narrow:
         if narrow.__cause__ is not None and isinstance(wide, InputError) and wide.__cause__ is None:
             raise wide from None  # it ran in float64, with an invalid output; it only raises in float32
         raise
-
-
-def _as_floats(z: Any, dtype: str) -> Any:
-    """Floating-point latents in another precision; anything else unchanged, for `prepare_decoder` to reject."""
-    if is_tensor(z):
-        return z.detach().to(getattr(import_torch(), dtype)) if z.is_floating_point() else z
-    array = to_numpy(z)
-    return array.astype(dtype) if array.dtype.kind == "f" else array
 
 
 def jacobians(
@@ -80,9 +81,7 @@ def jacobians(
     return _gather(prepared, jacobian_chunks(prepared, outputs=outputs, chunk=chunk))
 
 
-def jacobian_chunks(
-    prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None
-) -> Iterator[Float]:
+def jacobian_chunks(prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None) -> Chunks:
     """Yield the Jacobians of a few points at a time, (some, m, d)."""
     for values in directional_chunks(prepared, np.eye(prepared.dimension)[:, None, :], outputs=outputs, chunk=chunk):
         yield np.ascontiguousarray(values.transpose(0, 2, 1))
@@ -93,20 +92,7 @@ def second_derivatives(
 ) -> Float:
     """Compute second derivatives at every point, (r, m, d, d), symmetric in the last two axes.
 
-    It takes d (d + 1) / 2 passes, and d^2 numbers for each output.
-
-    Parameters
-    ----------
-    decoder : torch module or function
-        As in `jacobians`.
-    z : (r, d)
-        Points.
-    outputs : (q,) integers, optional
-        Which of the m flattened outputs to keep; all by default.
-    chunk : int, optional
-        Number of points per batch; by default as many as fit into memory.
-    device : str
-        "auto" uses the device of the weights.
+    It takes d (d + 1) / 2 passes, and d^2 numbers for each output. The parameters are those of `jacobians`.
     """
     prepared = open_decoder(decoder, z, device)
     return _gather(prepared, second_derivative_chunks(prepared, outputs=outputs, chunk=chunk))
@@ -114,7 +100,7 @@ def second_derivatives(
 
 def second_derivative_chunks(
     prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None
-) -> Iterator[Float]:
+) -> Chunks:
     """Yield the second derivatives of a few points at a time, (some, m, d, d)."""
     d = prepared.dimension
     pairs = np.array(list(combinations_with_replacement(range(d), 2)))  # (q, 2)
@@ -129,7 +115,10 @@ def directional_chunks(
 ) -> Iterator[Float]:
     """Yield the derivatives D^n g(v_1, ..., v_n) along directions (q, n, d) at a few points at a time, (some, q, m)."""
     torch = import_torch()
-    keep = _check_outputs(outputs, prepared.outputs)
+    m = prepared.outputs
+    keep = np.atleast_1d(np.arange(m) if outputs is None else np.asarray(outputs))
+    if keep.ndim != 1 or keep.dtype.kind not in "iu" or keep.size == 0 or keep.min() < 0 or keep.max() >= m:
+        raise InputError(f"outputs must be integers from 0 to {m - 1}; got {outputs!r}")
     order = directions.shape[1]
     together = max(1, memory_limit(prepared) // (8 * prepared.outputs * 2**order))  # directions of one point that fit
     for rows in point_slices(prepared, chunk, columns=min(len(directions), together) * 2**order):
@@ -232,13 +221,6 @@ def _push_forward(prepared: PreparedDecoder, z: Any, along: Any) -> Any:
         except (RuntimeError, NotImplementedError) as error:
             order = along.shape[1]
             raise InputError(f"the decoder must allow forward-mode derivatives of order {order}: {error}") from error
-
-
-def _check_outputs(outputs: Any, m: int) -> Array:
-    keep = np.atleast_1d(np.arange(m) if outputs is None else np.asarray(outputs))
-    if keep.ndim != 1 or keep.dtype.kind not in "iu" or keep.size == 0 or keep.min() < 0 or keep.max() >= m:
-        raise InputError(f"outputs must be integers from 0 to {m - 1}; got {outputs!r}")
-    return keep
 
 
 def _gather(prepared: PreparedDecoder, chunks: Iterator[Float]) -> Float:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,17 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch
 from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
 from congruence.formatting import count
+from congruence.mechanism import derivatives
 from congruence.mechanism._blocks import Blocks, merge_groups, write_blocks
 from congruence.mechanism._criteria import RTOL, SINGLE, SWEEP
 from congruence.mechanism._options import BUDGET
 from congruence.mechanism._sparsity_gap import sparse_decomposition
 from congruence.mechanism.block_check import check_budget
-from congruence.mechanism.derivatives import (
-    classify_curvature,
-    jacobian_chunks,
-    open_decoder,
-    second_derivative_chunks,
-)
+from congruence.mechanism.derivatives import jacobian_chunks
 from congruence.mechanism.domains import standardise
 from congruence.mechanism.parts import MOST_LATENTS, Splitting, finest_additive, global_components, hat_tree, split
 from congruence.mechanism.profile import action_graph
+from congruence.result import Record
 from congruence.stats.matching import match
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
@@ -54,7 +51,7 @@ class PartTracking:
 
 
 @dataclass(frozen=True, eq=False)
-class FinestParts:
+class FinestParts(Record):
     """The finest parts of one type."""
 
     type: str  # "D", "S" or "H2"
@@ -66,10 +63,12 @@ class FinestParts:
     notes: tuple[str, ...] = ()
     forced: bool = False  # any decoder with so few outputs splits at least as finely at a point
 
+    NAMES = ("type", "dims", "agreeing", "partition", "aligned", "forced")
+
     @property
     def dims(self) -> tuple[int, ...] | None:
         """Dimensions of the parts at most points, from the smallest; None if unknown."""
-        return _most_common(one.dims for one in self.splittings) if self.splittings else None
+        return _most_common(one.dims for one in self.splittings)
 
     @property
     def agreeing(self) -> float:
@@ -90,11 +89,8 @@ class FinestParts:
         """Over how many decades of tolerance the dimensions stay the same, of the seven in the sweep; Type D."""
         if not self.sweep:
             return None
-        longest = current = 0
-        for _, dims in self.sweep:
-            current = current + 1 if dims == self.dims else 0
-            longest = max(longest, current)
-        return max(longest - 1, 0) / 2
+        runs = [len([*run]) for same, run in groupby(self.sweep, lambda one: one[1] == self.dims) if same]
+        return max([run - 1 for run in runs], default=0) / 2
 
     @property
     def sentence(self) -> str:
@@ -124,26 +120,20 @@ class FinestParts:
     def to_dict(self) -> dict[str, Any]:
         """Numbers over the sample, without those of single points."""
         seen = self.followed.overlap[np.isfinite(self.followed.overlap)] if self.followed else np.zeros(0)
-        return {
-            "type": self.type,
-            "dims": None if self.dims is None else list(self.dims),
-            "agreeing": self.agreeing,
-            "partition": None if self.partition is None else [list(block) for block in self.partition],
-            "aligned": self.aligned,
-            "forced": self.forced,
+        least = float(seen.min()) if seen.size else float("nan")
+        more = {
             "idle": max((one.idle.shape[1] for one in self.splittings), default=0),
             "lost": None if self.followed is None else self.followed.lost,
-            "overlap": None if self.followed is None else float(seen.min()) if seen.size else float("nan"),
+            "overlap": None if self.followed is None else least,
             "outputs": [len(part) for part in self.outputs],
             "steady": self.steady,
             "sweep": [{"rtol": rtol, "dims": list(dims)} for rtol, dims in self.sweep],
-            "summary": self.sentence,
-            "notes": list(self.notes),
         }
+        return {**super().to_dict(), **more, "summary": self.sentence, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True, eq=False)
-class Discovery:
+class Discovery(Record):
     """The finest parts that a decoder supports, for each type. ``discovery["D"]`` has those of one type."""
 
     found: tuple[FinestParts, ...]
@@ -153,25 +143,20 @@ class Discovery:
     graph: Array = field(repr=False)  # (d, d) which latents act on a common output at any point: G_D
     notes: tuple[str, ...] = ()
 
-    def __getitem__(self, type: str) -> FinestParts:
-        for one in self.found:
-            if one.type == type:
-                return one
-        raise UnknownKeyError(f"there is no type {type!r}; there are {', '.join(one.type for one in self.found)}")
+    NAMES = ("points", "dimension", "outputs", "found", "graph", "notes")
 
-    def to_dict(self) -> dict[str, Any]:
-        """All numbers except those of single points, as in the JSON contract."""
-        return {
-            "points": self.points,
-            "dimension": self.dimension,
-            "outputs": self.outputs,
-            "found": [one.to_dict() for one in self.found],
-            "graph": self.graph.tolist(),
-            "notes": list(self.notes),
-        }
+    def __getitem__(self, type: str) -> FinestParts:
+        found = {one.type: one for one in self.found}
+        if type not in found:
+            raise UnknownKeyError(f"there is no type {type!r}; there are {', '.join(found)}")
+        return found[type]
 
     def __str__(self) -> str:
         return "\n".join([*(one.sentence for one in self.found), *(f"note: {note}" for note in self.notes)])
+
+
+def _most_common(dims: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
+    return next((one for one, _ in Counter(dims).most_common(1)), None)
 
 
 def discover(
@@ -218,7 +203,7 @@ def discover(
     if unknown or not wanted:
         raise InputError(f"types must be some of {', '.join(TYPES)}; got {', '.join(map(str, unknown)) or 'nothing'}")
     check_budget(rtol, budget)
-    prepared = open_decoder(decoder, z, device)
+    prepared = derivatives.open_decoder(decoder, z, device)
     rows = to_numpy(prepared.z).astype(np.float64)
     small = rtol if rtol is not None else RTOL if prepared.z.dtype == import_torch().float64 else SINGLE
     notes = []
@@ -242,14 +227,9 @@ def discover(
     return Discovery(parts, len(rows), prepared.dimension, prepared.outputs, graph, tuple(notes))
 
 
-def _most_common(dims: Any) -> tuple[int, ...]:
-    counts: Counter[tuple[int, ...]] = Counter(dims)
-    return counts.most_common(1)[0][0]
-
-
 def _find_disjoint(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
     trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(prepared, chunk=chunk))]
-    sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP.tolist())
+    sweep = tuple((at, _most_common(tree.dims(at) for tree in trees) or ()) for at in SWEEP.tolist())
     splittings = [tree.splitting(rtol) for tree in trees]
     more = {"sweep": sweep, "outputs": global_components(trees, rtol)}
     return _combine("D", splittings, rows, rtol, forced=prepared.outputs <= prepared.dimension, **more)
@@ -272,13 +252,13 @@ def _find_additive(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: i
     note = ""
     if prepared.dimension > MOST_LATENTS:
         note = f"It is computed for at most {MOST_LATENTS} latents; the decoder has {prepared.dimension}."
-    elif (kind := classify_curvature(prepared, seed)) != "smooth":
+    elif (kind := derivatives.classify_curvature(prepared, seed)) != "smooth":
         note = f"The decoder is {kind}, so its second derivatives vanish."
     if note:
         return FinestParts("H2", (), None, None, notes=(note,))
     both = zip(
         chain.from_iterable(jacobian_chunks(prepared, chunk=1)),
-        chain.from_iterable(second_derivative_chunks(prepared, chunk=chunk)),
+        chain.from_iterable(derivatives.second_derivative_chunks(prepared, chunk=chunk)),
         strict=True,
     )
     splittings = [finest_additive(j, h, rtol=rtol, seed=seed) for j, h in both]
@@ -310,7 +290,12 @@ def _track_parts(splittings: Sequence[Splitting], z: Any) -> PartTracking:
     while left.any():
         there = int(np.argmin(np.where(left, away, np.inf)))
         here = source[there]
-        order[there], overlap[there] = _match_parts(splittings[here], order[here], splittings[there])
+        order[there], overlap[there] = order[here], 1.0
+        if len(common):  # cosines of the largest principal angles between parts, -1 for other dimensions
+            before, after = splittings[here].parts, splittings[there].parts
+            near = np.array([[_cosine(before[k], part) for part in after] for k in order[here]])
+            rows, order[there] = match(near)
+            overlap[there] = near[rows, order[there]].min()
         left[there] = False
         nearer = np.linalg.norm(scaled - scaled[there], axis=1)
         source[nearer < away] = there
@@ -318,15 +303,5 @@ def _track_parts(splittings: Sequence[Splitting], z: Any) -> PartTracking:
     return PartTracking(order, overlap)
 
 
-def _match_parts(before: Splitting, order: Array, after: Splitting) -> tuple[Array, float]:
-    """Which parts of `after` continue those of `before`, and the worst cosine of a principal angle between them."""
-    if not len(order):
-        return order, 1.0
-    near = np.array([[_cosine(before.parts[k], part) for part in after.parts] for k in order])
-    rows, columns = match(near)
-    return columns, float(near[rows, columns].min())
-
-
 def _cosine(one: Float, two: Float) -> float:
-    """The cosine of the largest principal angle between subspaces of the same dimension; -1 for other dimensions."""
     return float(np.linalg.svd(one.T @ two, compute_uv=False)[-1]) if one.shape == two.shape else -1.0

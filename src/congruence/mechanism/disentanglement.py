@@ -20,7 +20,7 @@ from congruence.mechanism._blocks import Blocks, label_members, read_blocks, wri
 from congruence.mechanism._criteria import support_of
 from congruence.mechanism.derivatives import decode_rows, jacobian_chunks, jacobians, open_decoder
 from congruence.mechanism.domains import LatentDomain
-from congruence.result import Finding, Status, conclude
+from congruence.result import Finding, Status, as_data, conclude
 
 RTOL = 1e-3  # of the motion of a code: less than this from other factors counts as zero
 _ENTANGLED = 0.1  # of it: more than this is entangled
@@ -32,6 +32,8 @@ _CONVERGED = 1e-10  # of the spread of the outputs
 _FIRST_DAMPING, _MOST_DAMPING = 1e-2, 1e8
 _TINY = np.finfo(float).tiny
 _LOCAL = "disentangled", "The codes are disentangled at every point."
+_COVERING = "covering", "The decoder is a covering map onto its image."
+_INJECTIVE = "injective", "The generator is locally injective."
 _EVERYWHERE = "disentangled_domain", "The codes are disentangled over the domain."
 
 
@@ -100,14 +102,12 @@ class Disentanglement:
     def to_dict(self) -> dict[str, Any]:
         """All numbers but those of single points."""
         known = self.misses[np.isfinite(self.misses)]
+        mean = float(np.mean(self.leaks)) if len(self.leaks) else float("nan")
+        names = ("factor_of", "shares", "changes", "lost", "sparse")
         return {
             "points": len(self.leaks),
-            "leak": {"worst": self.worst, "mean": float(np.mean(self.leaks)) if len(self.leaks) else float("nan")},
-            "factor_of": list(self.factor_of),
-            "shares": self.shares.tolist(),
-            "changes": self.changes,
-            "lost": list(self.lost),
-            "sparse": self.sparse,
+            "leak": {"worst": self.worst, "mean": mean},
+            **{name: as_data(getattr(self, name)) for name in names},
             "missed": float(known.max()) if known.size else None,
             "assumed": list(self.assumed),
         }
@@ -167,8 +167,9 @@ def measure_disentanglement(
     rows = to_numpy(prepared.z).astype(np.float64)
     slopes = jacobians(generator, z, device=device)  # (r, m, d)
     if decoder is not None:
+        starts = _starts(prepared, rows, inverse, codes, device, seed)
         inner, misses, sparse, found = _differentiate_codes(
-            prepared, decoder, rows, slopes, inverse, codes, device, seed
+            prepared, decoder, rows, slopes, starts, codes is None, device
         )
     elif inverse is not None:
         inner = jacobians(lambda s: inverse(generator(s)), z, device=device)  # (r, k, d)
@@ -176,31 +177,34 @@ def measure_disentanglement(
     else:
         raise InputError("measure_disentanglement needs decoder, or inverse=, the model's encoder; got neither")
     missed = bool((misses > _MISSED).any())
-    covers = _judge_covering(covering, missed)
-    premises = (place.simply_connected(), place.connected_slices(partition), _judge_injective(slopes), covers)
+    evidence = "It is assumed: a sample cannot prove it. Invertible networks are covering maps (covering=True)."
+    evidence = "It misses some outputs of the generator." if missed else evidence
+    evidence = "It is declared as a covering map by the user (covering=True)." if covering else evidence
+    covers = Finding(*_COVERING, "holds" if covering else "unknown", evidence=evidence)
+    values = np.linalg.svd(slopes, compute_uv=False)  # full rank makes g injective near a point, not between points
+    few = slopes.shape[1] < d
+    lost = int((few | ~(values[:, -1] > _RANK * values[:, 0])).sum())
+    evidence = f"Its derivative has rank {d} at all {len(rows)} points."
+    evidence = f"Its derivative loses a direction at {lost} of {len(rows)} points." if lost else evidence
+    injective = Finding(*_INJECTIVE, "unknown" if lost else "holds", evidence=evidence)
+    premises = (place.simply_connected(), place.connected_slices(partition), injective, covers)
     result = _judge(inner, misses, rows, partition, code_blocks, premises, rtol)
     assumed = () if covers.status == "holds" or missed else (covers.name,)
     return replace(result, sparse=sparse, codes=found, assumed=assumed)
 
 
 def _differentiate_codes(
-    generator: PreparedDecoder,
-    decoder: Any,
-    rows: Float,
-    slopes: Float,
-    inverse: Any,
-    codes: Any,
-    device: str,
-    seed: int,
+    generator: PreparedDecoder, decoder: Any, rows: Float, slopes: Float, starts: list[Float], search: bool, device: str
 ) -> tuple[Float, Float, float, Float]:
     """The Jacobian of h at each point, (r, k, d), distances of the outputs, how often it is as sparse, and codes."""
     targets = decode_rows(generator, rows)
-    starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
     prepared = open_decoder(decoder, starts[0], device)
     if prepared.outputs != targets.shape[1]:
         raise InputError(f"the decoder must have the generator's {targets.shape[1]} outputs; got {prepared.outputs}")
-    if codes is None:
-        reached, misses = _invert_decoder(prepared, targets, starts)
+    if search:  # from each start to a local minimum; the best of them counts
+        tried, errors = map(np.array, zip(*(_descend(prepared, targets, start) for start in starts), strict=True))
+        best, every = np.argmin(errors, axis=0), np.arange(len(targets))
+        reached, misses = tried[best, every], errors[best, every]
     else:
         reached, misses = starts[0], _distances(decode_rows(prepared, starts[0]) - targets, targets)
     theirs = jacobians(decoder, reached, device=device)  # (r, m, k)
@@ -208,9 +212,7 @@ def _differentiate_codes(
     return np.linalg.pinv(theirs, rcond=_RANK) @ slopes, misses, float(fewer.mean()), reached
 
 
-def _starts(
-    rows: Float, targets: Float, shape: tuple[int, ...], inverse: Any, codes: Any, device: str, seed: int
-) -> list[Float]:
+def _starts(generator: PreparedDecoder, rows: Float, inverse: Any, codes: Any, device: str, seed: int) -> list[Float]:
     """Initial codes: `codes`, the encoder's, or the factors themselves and permutations of their rows."""
     if codes is not None:
         array = to_numpy(codes).astype(np.float64)
@@ -221,20 +223,10 @@ def _starts(
             raise InputError(f"codes have NaN or infinite values (row {listing(bad)})")
         return [array]
     if inverse is not None:
-        return [decode_rows(open_decoder(inverse, targets.reshape(len(rows), *shape), device), targets)]
+        targets = decode_rows(generator, rows)
+        return [decode_rows(open_decoder(inverse, targets.reshape(-1, *generator.output_shape), device), targets)]
     rng = np.random.default_rng(seed)
     return [rows, *(rows[rng.permutation(len(rows))] for _ in range(_STARTS))]
-
-
-def _invert_decoder(prepared: PreparedDecoder, targets: Float, starts: list[Float]) -> tuple[Float, Float]:
-    """Find codes (r, k) whose outputs are nearest to `targets`, (r, m), and how far they miss them, (r,).
-
-    Damped Gauss-Newton steps lead from each start (r, k) to a local minimum; the best of them counts. Distances are
-    over the spread of the targets.
-    """
-    codes, misses = map(np.array, zip(*(_descend(prepared, targets, start) for start in starts), strict=True))
-    best, rows = np.argmin(misses, axis=0), np.arange(len(targets))
-    return codes[best, rows], misses[best, rows]
 
 
 def _distances(left: Float, targets: Float) -> Float:
@@ -244,6 +236,7 @@ def _distances(left: Float, targets: Float) -> Float:
 
 
 def _descend(prepared: PreparedDecoder, targets: Float, start: Float) -> tuple[Float, Float]:
+    """Codes (r, k) by damped Gauss-Newton steps towards outputs `targets` (r, m), and how far they miss them, (r,)."""
     codes, damping = start.astype(np.float64), np.full(len(start), _FIRST_DAMPING)
     left = targets - decode_rows(prepared, codes)  # (r, m)
     error = _distances(left, targets)
@@ -275,25 +268,6 @@ def _steps(prepared: PreparedDecoder, codes: Float, left: Float, damping: Array)
     return np.concatenate(steps)
 
 
-def _judge_injective(slopes: Float) -> Finding:
-    """A derivative of full rank makes g injective near that point; nothing is known between points."""
-    values, (r, m, d) = np.linalg.svd(slopes, compute_uv=False), slopes.shape
-    lost = int((~((values[:, -1] > _RANK * values[:, 0]) & (m >= d))).sum())
-    evidence = f"Its derivative loses a direction at {lost} of {r} points."
-    if not lost:
-        evidence = f"Its derivative has rank {d} at all {r} points."
-    claim = "The generator is locally injective."
-    return Finding("injective", claim, "unknown" if lost else "holds", evidence=evidence)
-
-
-def _judge_covering(known: bool, missed: bool) -> Finding:
-    about = "covering", "The decoder is a covering map onto its image."
-    if known:
-        return Finding(*about, "holds", evidence="It is declared as a covering map by the user (covering=True).")
-    evidence = "It is assumed: a sample cannot prove it. Invertible networks are covering maps (covering=True)."
-    return Finding(*about, "unknown", evidence="It misses some outputs of the generator." if missed else evidence)
-
-
 def _judge(
     inner: Float,
     misses: Float,
@@ -312,12 +286,19 @@ def _judge(
     leaks, factor_of, changes, lost = np.zeros(0), (0,) * k, 0, tuple[int, ...]()
     shares = np.full((k, len(partition)), np.nan)
     if seen.any():
-        moved = _squared_motion(inner[seen], rows, partition)
+        spread, inner = rows.std(0), inner[seen]
+        square = np.square(inner * np.where(spread > 0, spread, 1.0))
+        moved = np.stack([square[:, :, list(block)].sum(2) for block in partition], axis=2)  # (r, k, K)
+        moved /= np.maximum(moved.sum(2).mean(0), _TINY)[:, None]  # in units of how much each code varies
         owners, leaks = _assign(np.stack([moved[:, list(block)].sum(1) for block in codes], axis=1))
         owner = np.array(Counter(map(tuple, owners.tolist())).most_common(1)[0][0])
         changes = int((owners != owner).any(axis=1).sum())
         place = label_members(codes)
-        lost = _lost_factors(inner[seen], owners[:, place], partition)
+        largest = np.maximum(np.linalg.norm(inner, axis=(1, 2)), _TINY)
+        for i, block in enumerate(partition):  # do the codes of a factor lose one of its directions at most points?
+            part = inner[:, :, list(block)] * (owners[:, place] == i)[:, :, None]
+            if k < len(block) or (np.linalg.svd(part, compute_uv=False)[:, -1] <= _RANK * largest).mean() > 0.5:
+                lost += (i,)
         worst = float(leaks.max())
         status: Status = "fails" if lost or worst > _ENTANGLED else "holds" if worst <= rtol else "ambiguous"
         evidence = f"Up to {100 * worst:.3g} % of a code's motion comes from other factors."
@@ -325,17 +306,14 @@ def _judge(
         factor_of = tuple(owner[place].tolist())
         total = moved.sum(0)
         shares = total / np.maximum(total.sum(1, keepdims=True), _TINY)
-    everywhere = _conclude_everywhere(local, changes, premises)
+    needed = (local, *premises)
+    if changes or local.status == "fails":  # refutes the conclusion of Theorem 1 directly
+        evidence = f"Codes belong to other factors at {changes} points." if changes else "They are not at every point."
+        everywhere = Finding(*_EVERYWHERE, "fails", evidence=evidence, premises=needed)
+    else:
+        open_premises = ", ".join(one.name for one in needed if one.status != "holds") or "none"
+        everywhere = conclude(*_EVERYWHERE, needed, evidence=f"Open premises of Theorem 1: {open_premises}.")
     return Disentanglement(local, everywhere, leaks, factor_of, shares, changes, lost, misses, partition, notes=notes)
-
-
-def _squared_motion(inner: Float, rows: Float, partition: Blocks) -> Float:
-    """How far each code moves with each factor, squared, (r, k, K), all in units of how much they vary."""
-    spread = rows.std(0)
-    square = np.square(inner * np.where(spread > 0, spread, 1.0))
-    moved = np.stack([square[:, :, list(block)].sum(2) for block in partition], axis=2)
-    moved /= np.maximum(moved.sum(2).mean(0), _TINY)[:, None]
-    return moved
 
 
 def _assign(together: Float) -> tuple[Array, Float]:
@@ -346,26 +324,3 @@ def _assign(together: Float) -> tuple[Array, Float]:
     owners = np.where(still, usual, together.argmax(2))
     share = np.where(still, 0.0, (total - together.max(2)) / np.where(still, 1.0, total))
     return owners, np.sqrt(np.maximum(share, 0.0)).max(axis=1)
-
-
-def _lost_factors(inner: Float, owners: Array, partition: Blocks) -> tuple[int, ...]:
-    """Factors of which the codes that belong to them lose a direction at most points."""
-    lost = []
-    largest = np.maximum(np.linalg.norm(inner, axis=(1, 2)), _TINY)
-    for k, block in enumerate(partition):
-        part = inner[:, :, list(block)] * (owners == k)[:, :, None]  # (r, codes, latents of the factor)
-        enough = part.shape[1] >= len(block)
-        if not enough or (np.linalg.svd(part, compute_uv=False)[:, -1] <= _RANK * largest).mean() > 0.5:
-            lost.append(k)
-    return tuple(lost)
-
-
-def _conclude_everywhere(local: Finding, changes: int, premises: tuple[Finding, ...]) -> Finding:
-    """The conclusion of Theorem 1; codes that are entangled at a point, or change factors, refute it directly."""
-    needed = (local, *premises)
-    if changes or local.status == "fails":
-        evidence = f"Codes belong to other factors at {changes} points." if changes else "They are not at every point."
-        return Finding(*_EVERYWHERE, "fails", evidence=evidence, premises=needed)
-    open_premises = ", ".join(one.name for one in needed if one.status != "holds")
-    evidence = f"Open premises of Theorem 1: {open_premises or 'none'}."
-    return conclude(*_EVERYWHERE, needed, evidence=evidence)

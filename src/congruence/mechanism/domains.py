@@ -152,29 +152,9 @@ def count_loops(touching: Array) -> int | None:
 
     Boxes that meet pairwise meet all together, so the union can be contracted to the complex of all cliques of the
     graph of touching boxes (nerve theorem). Its loops are words in the edges outside a spanning tree, with a relation
-    for each triangle.
-
-    Returns
-    -------
-    int or None
-        0 is certainly simply connected: triangles removed all edges. More than 0 counts loops modulo 2 (first
-        homology), so the set is certainly not simply connected. None: undecided.
+    for each triangle. 0 is certainly simply connected: triangles removed all edges. More than 0 counts loops modulo 2
+    (first homology), so the set is certainly not simply connected. None: undecided.
     """
-    edges = _number_edges(touching)
-    upper = np.triu(touching, 1)
-    relations = [  # the way around each triangle i < j < k; a negative number is an edge passed backwards
-        (edges[i, j], edges[j, k], -edges[i, k])
-        for i, j in zip(*map(np.ndarray.tolist, np.nonzero(upper)), strict=True)
-        for k in np.flatnonzero(upper[i] & upper[j]).tolist()
-    ]
-    number = max(edges.values(), default=0)
-    if _removes_all(number, relations):
-        return 0
-    return number - _rank_modulo_2(relations) or None
-
-
-def _number_edges(touching: Array) -> dict[tuple[int, int], int]:
-    """A number for each edge (i, j) with i < j, 0 for those of a spanning tree."""
     reached, tree, stack = {0}, set(), [0]
     while stack:
         here = stack.pop()
@@ -183,11 +163,26 @@ def _number_edges(touching: Array) -> dict[tuple[int, int], int]:
                 reached.add(there)
                 tree.add((min(here, there), max(here, there)))
                 stack.append(there)
-    edges, number = {}, 0
-    for i, j in np.argwhere(np.triu(touching, 1)).tolist():
-        number += (i, j) not in tree
-        edges[i, j] = 0 if (i, j) in tree else number
-    return edges
+    upper = np.triu(touching, 1)
+    outside = [(i, j) for i, j in np.argwhere(upper).tolist() if (i, j) not in tree]
+    edges = dict.fromkeys(tree, 0) | {edge: number for number, edge in enumerate(outside, start=1)}
+    relations = [  # the way around each triangle i < j < k; a negative number is an edge passed backwards
+        (edges[i, j], edges[j, k], -edges[i, k])
+        for i, j in zip(*map(np.ndarray.tolist, np.nonzero(upper)), strict=True)
+        for k in np.flatnonzero(upper[i] & upper[j]).tolist()
+    ]
+    if _removes_all(len(outside), relations):
+        return 0
+    basis: dict[int, int] = {}  # of the relations modulo 2, by the highest bit
+    for relation in relations:
+        row = 0
+        for edge in map(abs, relation):
+            row ^= (1 << edge) if edge else 0
+        while row and row.bit_length() in basis:
+            row ^= basis[row.bit_length()]
+        if row:
+            basis[row.bit_length()] = row
+    return len(outside) - len(basis) or None
 
 
 def _removes_all(number: int, relations: list[tuple[int, int, int]]) -> bool:
@@ -218,20 +213,6 @@ def _removes_all(number: int, relations: list[tuple[int, int, int]]) -> bool:
                 same[abs(word[1])] = -word[0] if word[1] > 0 else word[0]
                 changed = True
     return all(root(edge) == 0 for edge in range(number + 1))
-
-
-def _rank_modulo_2(relations: list[tuple[int, int, int]]) -> int:
-    """The rank of the relations modulo 2."""
-    basis: dict[int, int] = {}
-    for relation in relations:
-        row = 0
-        for edge in map(abs, relation):
-            row ^= (1 << edge) if edge else 0
-        while row and row.bit_length() in basis:
-            row ^= basis[row.bit_length()]
-        if row:
-            basis[row.bit_length()] = row
-    return len(basis)
 
 
 def _judge_sample(z: Float) -> Finding:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
-from congruence.arrays import Array, to_numpy
+from congruence.arrays import to_numpy
 from congruence.checks import check_integer
 from congruence.decoder._latents import read_latents
 from congruence.decoder.stretch import unseen_share
@@ -25,7 +25,7 @@ from congruence.mechanism.profile import BlockProfile, profile_blocks
 from congruence.mechanism.theorems import ORIGIN, Criterion, Theorem, apply_to_model, strongest
 from congruence.options import takes
 from congruence.progress import Progress
-from congruence.result import Finding, Result, conclude
+from congruence.result import Finding, Result, as_data, conclude
 
 BlocksFrom = Literal["given", "D", "S", "H2", "near D", "none"]
 _ORIGINS: Mapping[BlocksFrom, str] = {
@@ -128,12 +128,9 @@ class MechanismExamination(Result):
             criteria += (
                 f"; regions with less than {100 * self.check.unseen:.2g} % of the latents{fewer} are not excluded"
             )
-        model = () if self.disentanglement is None else self.disentanglement.headlines
-        failing = [one for one in self.strongest.conclusion.premises if one.status == "fails"]
-        reason = f"This premise of Theorem {self.strongest.number} fails: " + "".join(
-            f"“{f.claim}”" for f in failing[:1]
-        )
-        why = (reason,) if failing and self.disentanglement is not None else ()
+        model = () if self.disentanglement is None else self.disentanglement.headlines  # at least one
+        failing = [one.claim for one in self.strongest.conclusion.premises if one.status == "fails"]
+        why = [f"This premise of Theorem {self.strongest.number} fails: “{claim}”" for claim in failing[:1] if model]
         origin = _ORIGINS[self.blocks_from].format(number(self.curve.middle, 1))
         return (self._answer, *why, f"{criteria}.", self.curve.sentence, origin, *model)
 
@@ -165,14 +162,14 @@ class MechanismExamination(Result):
     def numbers(self) -> MechanismNumbers:
         """Criteria, theorems, overlaps, discovered parts, and the disentanglement of a model."""
         return {
-            "blocks": [list(block) for block in self.check.blocks],
+            "blocks": as_data(self.check.blocks),
             "blocks_from": self.blocks_from,
-            "check": self.check.to_dict(),
-            "parts": self.curve.to_dict(),
-            "model_check": None if self.model_check is None else self.model_check.to_dict(),
-            "profile": self.profile.to_dict(),
-            "discovery": None if self.discovery is None else self.discovery.to_dict(),
-            "disentanglement": None if self.disentanglement is None else self.disentanglement.to_dict(),
+            "check": as_data(self.check),
+            "parts": as_data(self.curve),
+            "model_check": as_data(self.model_check),
+            "profile": as_data(self.profile),
+            "discovery": as_data(self.discovery),
+            "disentanglement": as_data(self.disentanglement),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -212,10 +209,16 @@ def examine_mechanism(
         check_integer("points", options.points)
     if options.codes is not None and options.model is None:
         raise InputError("codes require model, the decoder of the model that they belong to")
-    orders = _read_orders(options.orders)
+    texts: Sequence[Any] = options.orders  # on the command line
+    given = [int(n) if isinstance(n, str) and n.isdigit() else n for n in texts]
+    if not given:
+        raise InputError("orders must be integers of at least 2, such as 2,3; got none")
+    orders = tuple(dict.fromkeys(check_integer("orders", n, 2) for n in given))
     inputs = read_latents(latents, options, options.codes, "codes")
     every = to_numpy(inputs.values)
-    chosen = _draw_rows(len(every), options.points, options.seed)
+    chosen = np.arange(len(every))
+    if options.points is not None and len(every) > options.points:
+        chosen = np.sort(np.random.default_rng(options.seed).permutation(len(every))[: options.points])
     rows = every[chosen]
     shared: dict[str, Any] = {"chunk": options.chunk, "device": options.device}
     searching: dict[str, Any] = {**shared, "rtol": options.rtol, "budget": options.budget, "seed": options.seed}
@@ -246,13 +249,8 @@ def examine_mechanism(
             seed=options.seed,
         )
         check, model_check = _check_model(check, options.model, model, checking)
-    notes = [
-        *inputs.notes,
-        *(discovery.notes if discovery else ()),
-        *check.notes,
-        *(model.notes if model else ()),
-        ORIGIN,
-    ]
+    parts = (inputs, discovery, check, model)
+    notes = [*(note for part in parts if part is not None for note in part.notes), ORIGIN]
     return MechanismExamination(
         check=check,
         profile=profile,
@@ -295,21 +293,6 @@ def _check_model(
     missed = float(np.max(model.misses)) if len(model.misses) else float("nan")
     theorems = apply_to_model(check.theorems, own.criteria if own else (), missed, model.sparse, reason)
     return replace(check, theorems=theorems), own
-
-
-def _read_orders(orders: Sequence[Any]) -> tuple[int, ...]:
-    """Orders of derivatives without repetitions; on the command line they are text."""
-    numbers = [int(n) if isinstance(n, str) and n.isdigit() else n for n in orders]
-    if not numbers:
-        raise InputError("orders must be integers of at least 2, such as 2,3; got none")
-    return tuple(dict.fromkeys(check_integer("orders", n, 2) for n in numbers))
-
-
-def _draw_rows(n: int, points: int | None, seed: int) -> Array:
-    """The indices of at most `points` of n rows, in their order."""
-    if points is None or n <= points:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:points])
 
 
 def _choose_blocks(discovery: Discovery, curve: PartCurve) -> tuple[Blocks, BlocksFrom]:

@@ -57,7 +57,9 @@ def compositional_contrast(
     """
     check_choice("kind", kind, KINDS)
     jacobian = _as_jacobian(jacobian, z)
-    norms = _block_norms(jacobian if scales is None else jacobian * scales, blocks)
+    jacobian = jacobian if scales is None else jacobian * scales
+    parts = read_blocks(blocks, jacobian.shape[-1])
+    norms = import_torch().stack([lengths(jacobian[..., list(part)], -1) for part in parts], -1)  # (..., m, K)
     if kind == "weighted":
         mean = norms.mean(-1, keepdim=True)  # (..., m, 1)
         most = mean[..., 0].amax(-1, keepdim=True)
@@ -78,14 +80,10 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
 
     Parameters
     ----------
-    jacobian : (..., m, d) tensor, or a decoder
-        For a decoder, its Jacobian at z is computed by `decoder_jacobian`.
-    blocks : list of lists of columns, or text
-        Such as [[0, 1], [2]] or "0-1,2"; by default each latent is a block.
-    z : (n, d) tensor, optional
-        The points at which a decoder is differentiated.
-    reduction : {"mean", "none"}
-        The mean over all points, or one value for each, shape (...).
+    jacobian : as in `compositional_contrast`
+    blocks : as there; by default each latent is a block
+    z : as there
+    reduction : as there
 
     References
     ----------
@@ -104,18 +102,7 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
 def jacobian_l1(jacobian: Any, *, z: Any = None, reduction: str = "mean") -> Any:
     """Sum |J|, which favours latents that act on few outputs each; depends on the basis inside a block.
 
-    Parameters
-    ----------
-    jacobian : (..., m, d) tensor, or a decoder
-        For a decoder, its Jacobian at z is computed by `decoder_jacobian`.
-    z : (n, d) tensor, optional
-        The points at which a decoder is differentiated.
-    reduction : {"mean", "none"}
-        The mean over all points, or one value for each, shape (...).
-
-    References
-    ----------
-    Rhodes and Lee 2021.
+    The parameters are those of `compositional_contrast` (Rhodes and Lee 2021).
     """
     return _reduce(_as_jacobian(jacobian, z).abs().sum((-2, -1)), reduction)
 
@@ -163,10 +150,14 @@ def cross_hessian_penalty(
         vector[part] = (2 * torch.randint(0, 2, (len(part),), generator=signs) - 1).to(vector)
         return vector
 
+    def second(point: Any, u: Any, v: Any) -> Any:  # derivative along u and v, (m,)
+        return func.jvp(lambda s: func.jvp(one, (s,), (u,))[1], (point,), (v,))[1]
+
+    func = torch.func
     for a, b in pairs:
         for _ in range(directions or 0):
-            u, v = draw(a), draw(b)
-            total = total + _second_along(one, z, u, v).square().sum(-1) / directions
+            along = func.vmap(second, in_dims=(0, None, None))(z, draw(a), draw(b))
+            total = total + along.square().sum(-1) / directions
     return _reduce(total, reduction)
 
 
@@ -178,14 +169,10 @@ def interaction_asymmetry(jacobian: Any, blocks: Any, *, z: Any = None, reductio
 
     Parameters
     ----------
-    jacobian : (..., m, d) tensor, or a decoder
-        For a decoder, its Jacobian at z is computed by `decoder_jacobian`.
-    blocks : list of lists of columns, or text
-        At least two, such as [[0, 1], [2]] or "0-1,2".
-    z : (n, d) tensor, optional
-        The points at which a decoder is differentiated.
-    reduction : {"mean", "none"}
-        The mean over all points, or one value for each, shape (...).
+    jacobian : as in `compositional_contrast`
+    blocks : as there; at least two
+    z : as there
+    reduction : as there
 
     References
     ----------
@@ -203,12 +190,6 @@ def interaction_asymmetry(jacobian: Any, blocks: Any, *, z: Any = None, reductio
     mean = (share * used).sum(-1) / used.sum(-1).clamp(min=1)
     lowest = 1 / len(parts)
     return _reduce((mean - lowest) / (1 - lowest), reduction)
-
-
-def _block_norms(jacobian: Any, blocks: Any) -> Any:
-    """Return the length of each row of J (..., m, d) in the columns of each block, (..., m, K)."""
-    parts = read_blocks(blocks, jacobian.shape[-1])
-    return import_torch().stack([lengths(jacobian[..., list(part)], -1) for part in parts], -1)
 
 
 def lengths(values: Any, axis: int) -> Any:
@@ -229,64 +210,32 @@ def pair_products(values: Any) -> Any:
 
 
 def decoder_jacobian(decoder: Any, z: Any) -> Any:
-    """Return the Jacobian of a decoder at points z, (n, m, d), differentiable with respect to weights and z.
+    """Return the Jacobian of a decoder (n, d) -> (n, ...) at points z, (n, m, d), differentiable by weights and z.
 
     For a `torch.nn.Sequential` of linear layers and pointwise functions the columns of J are propagated through the
     layers together with the values, with one product per layer; other decoders use `torch.func.jacfwd`.
-
-    Parameters
-    ----------
-    decoder : torch module or function
-        Maps (n, d) to (n, ...).
-    z : (n, d) tensor
-        Points.
     """
     torch = import_torch()
-    layers = _read_stack(decoder)
-    if layers is None:
+    nn = torch.nn
+    known = (nn.LeakyReLU, nn.ReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Identity, nn.Linear)
+    layers = (
+        [decoder] if isinstance(decoder, nn.Linear) else list(decoder) if type(decoder) is nn.Sequential else [None]
+    )
+    if not all(type(layer) in known and not getattr(layer, "inplace", False) for layer in layers):
         return torch.func.vmap(torch.func.jacfwd(_decode_one(decoder)))(z)
     values = z
     columns = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device).expand(len(z), -1, -1)  # (n, d, width), J^T
     for layer in layers:
-        if isinstance(layer, torch.nn.Linear):
+        if isinstance(layer, nn.Linear):
             values, columns = layer(values), columns @ layer.weight.mT
+            continue
+        if isinstance(layer, nn.LeakyReLU | nn.ReLU):
+            slope = torch.ones_like(values).masked_fill(values <= 0, getattr(layer, "negative_slope", 0.0))
+            values = slope * values
         else:
-            values, slope = _apply_with_slope(layer, values)
-            columns = columns * slope[:, None]
+            values, slope = torch.func.jvp(layer, (values,), (torch.ones_like(values),))
+        columns = columns * slope[:, None]
     return columns.mT
-
-
-def _read_stack(decoder: Any) -> list[Any] | None:
-    """The layers of a stack of linear layers and pointwise functions, None for other decoders."""
-    from torch import nn
-
-    known = (nn.LeakyReLU, nn.ReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Identity, nn.Linear)
-    if isinstance(decoder, nn.Linear):
-        return [decoder]
-    if type(decoder) is not nn.Sequential:
-        return None
-    readable = all(type(layer) in known and not getattr(layer, "inplace", False) for layer in decoder)
-    return list(decoder) if readable else None
-
-
-def _apply_with_slope(layer: Any, values: Any) -> tuple[Any, Any]:
-    """A pointwise function and its derivative."""
-    torch = import_torch()
-    if isinstance(layer, torch.nn.LeakyReLU | torch.nn.ReLU):
-        slope = torch.ones_like(values).masked_fill(values <= 0, getattr(layer, "negative_slope", 0.0))
-        return slope * values, slope
-    value, slope = torch.func.jvp(layer, (values,), (torch.ones_like(values),))
-    return value, slope
-
-
-def _second_along(one: Any, z: Any, u: Any, v: Any) -> Any:
-    """The second derivative of a decoder along u and v, (n, m)."""
-    func = import_torch().func
-
-    def first(point: Any) -> Any:
-        return func.jvp(one, (point,), (u,))[1]
-
-    return func.vmap(lambda point: func.jvp(first, (point,), (v,))[1])(z)
 
 
 def _decode_one(decoder: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How many parts with disjoint outputs a decoder has, as a curve over what counts as zero, beside random directions.
+"""How many parts with disjoint outputs a decoder has, at each tolerance, compared with random directions.
 
 A trained decoder has no exact zeros, so no criterion holds; but its parts are clear if one number of them lasts over a
 wide interval of tolerances at which rows in random directions are still one part.
@@ -15,6 +15,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.formatting import number
 from congruence.mechanism._blocks import Blocks, merge_groups
+from congruence.mechanism._matroid import scale_to_unit
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
 from congruence.mechanism.parts import HatTree, hat_tree
 
@@ -45,17 +46,15 @@ class PartCurve:
     @property
     def longest(self) -> tuple[int, float, float] | None:
         """The number of parts above 1 that lasts longest below `null_from`, and its interval of tolerances, if any."""
-        best: tuple[float, int, float, float] | None = None
         below = np.flatnonzero(self.tolerances < self.null_from)
-        edges = np.flatnonzero(np.diff(self.parts[below]) != 0) + 1
-        for run in np.split(below, edges):
-            if not run.size or self.parts[run[0]] < 2:
-                continue
-            low, high = float(self.tolerances[run[0]]), float(self.tolerances[run[-1]])
-            decades = float(np.log10(high / low))
-            if decades >= _WIDE and (best is None or decades > best[0]):
-                best = decades, int(self.parts[run[0]]), low, high
-        return None if best is None else best[1:]
+        runs = np.split(below, np.flatnonzero(np.diff(self.parts[below]) != 0) + 1)
+        found = [
+            (int(self.parts[run[0]]), float(self.tolerances[run[0]]), float(self.tolerances[run[-1]]))
+            for run in runs
+            if run.size and self.parts[run[0]] >= 2
+        ]
+        best = max(found, key=lambda one: float(np.log10(one[2] / one[1])), default=None)
+        return best if best is not None and float(np.log10(best[2] / best[1])) >= _WIDE else None
 
     @property
     def middle(self) -> float:
@@ -85,22 +84,18 @@ class PartCurve:
 def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int = 0) -> PartCurve:
     """Count the finest parts with disjoint outputs, in any basis, at each tolerance.
 
+    Exact zeros give the same number at every tolerance. The null has rows of the same lengths as the Jacobian's, in
+    random directions.
+
     Parameters
     ----------
     decoder : torch module or function
-        As in `jacobians`.
     z : (r, d)
         Points, of which at most 16 are used, fewer if there are many outputs.
     device : str
         "auto" uses the device of the weights.
     seed : int
         Seed of the random directions.
-
-    Returns
-    -------
-    PartCurve
-        Exact zeros give the same number at every tolerance. The null has rows of the same lengths as the Jacobian's,
-        in random directions.
     """
     prepared = open_decoder(decoder, z, device)
     most = int(np.clip(_LINKS / prepared.outputs**2, 2, _POINTS))
@@ -108,17 +103,17 @@ def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int 
     rng = np.random.default_rng(seed)
     null = []
     for jacobian in jacobians[:_NULLS]:
-        drawn = rng.standard_normal(jacobian.shape)
-        lengths = np.linalg.norm(jacobian / _lengths(jacobian, 0), axis=1, keepdims=True)
-        null.append(drawn / _lengths(drawn, 1) * lengths)
+        lengths = np.linalg.norm(scale_to_unit(jacobian, 0), axis=1, keepdims=True)
+        null.append(hat_tree(scale_to_unit(rng.standard_normal(jacobian.shape), 1) * lengths))
     trees = list(map(hat_tree, jacobians))
-    counts, random = _count(trees), _count(list(map(hat_tree, null)))
+    counts = _count(trees)
+    median, random = (np.quantile(one, 0.5, axis=0, method="inverted_cdf") for one in (counts, _count(null)))
     curve = PartCurve(
         tolerances=TOLERANCES,
-        parts=_median(counts),
+        parts=median,
         low=counts.min(axis=0),
         high=counts.max(axis=0),
-        null=_median(random),
+        null=random,
         points=len(jacobians),
     )
     if curve.longest is None:
@@ -126,11 +121,6 @@ def measure_part_curve(decoder: Any, z: Any, *, device: str = "auto", seed: int 
     splittings = [tree.splitting(curve.middle) for tree in trees]
     blocks = merge_groups(prepared.dimension, (block for one in splittings for block in one.partition(curve.middle)))
     return replace(curve, blocks=blocks)
-
-
-def _lengths(values: Float, axis: int) -> Float:
-    size = np.linalg.norm(values, axis=axis, keepdims=True)
-    return np.where(size > 0, size, 1.0)
 
 
 def _count(trees: list[HatTree]) -> Array:
@@ -141,7 +131,3 @@ def _count(trees: list[HatTree]) -> Array:
         _, first, which = np.unique(kept, return_index=True, return_inverse=True)
         counts[i] = np.array([len(tree.dims(at)) for at in TOLERANCES[first]])[which]
     return counts
-
-
-def _median(counts: Array) -> Array:
-    return np.asarray(np.quantile(counts, 0.5, axis=0, method="inverted_cdf"))

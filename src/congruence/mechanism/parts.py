@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,14 +75,9 @@ def split(
         shares.append(np.linalg.norm(projected, axis=0) / np.where(whole > 0, whole, 1.0))
         first += part.shape[1]
     order = sorted(range(len(unit)), key=lambda c: (int(np.argmax(shares[c])), c))
-    return Splitting(
-        parts=tuple(unit[c] for c in order),
-        idle=idle,
-        shares=np.array([shares[c] for c in order]).reshape(len(unit), len(whole)),
-        rows=tuple(rows[c] for c in order) if rows else (),
-        notes=tuple(notes),
-        forced=forced,
-    )
+    ordered = np.array([shares[c] for c in order]).reshape(len(unit), len(whole))
+    outputs = tuple(rows[c] for c in order) if rows else ()
+    return Splitting(tuple(unit[c] for c in order), idle, ordered, outputs, tuple(notes), forced)
 
 
 def as_jacobians(jacobian: Any) -> Float:
@@ -154,14 +148,9 @@ def finest_disjoint(jacobian: Any, *, rtol: float = RTOL) -> Splitting:
     """Find the finest parts of the latent directions that act on disjoint outputs, in any basis; unique and exact.
 
     Two outputs are linked if the hat matrix J J^+ has an entry for them; the components of that graph are those of the
-    linear matroid of the rows of J. The directions that move one component alone are a part.
-
-    Parameters
-    ----------
-    jacobian : (m, d)
-        With m <= d it is uninformative: every invertible square Jacobian splits into d parts.
-    rtol : float
-        Links up to it are cut: the cosine of two whitened rows, times the shorter's length over the longest's.
+    linear matroid of the rows of J. The directions that move one component alone are a part. Links up to `rtol` are
+    cut: the cosine of two whitened rows, times the shorter's length over the longest's. A Jacobian (m, d) with m <= d
+    is uninformative: every invertible square one splits into d parts.
     """
     return hat_tree(as_jacobians(jacobian)[0]).splitting(rtol)
 
@@ -240,9 +229,16 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
         raise InputError(f"jacobian must have at most {MOST_LATENTS} latents for H_2 parts; got {d}")
     _, back, lost = _whiten(matrix)
     forms = _normal_forms(matrix @ back, np.einsum("mab,ak,bl->mkl", second, back, back, optimize=True), rtol)
-    flat, curved = _radical(forms, rtol)  # (k, .) each, orthonormal
-    inner = np.einsum("fab,ak,bl->fkl", forms, curved, curved, optimize=True)
-    pieces = _decompose(inner, rtol, np.random.default_rng(seed)) if len(inner) else []
+    flat, curved, pieces = np.eye(back.shape[1]), np.zeros((back.shape[1], 0)), []
+    if len(forms):
+        _, s, vt = np.linalg.svd(forms.reshape(-1, len(flat)), full_matrices=False)  # k rows or more: all of vt
+        rank = int((s > rtol * s[0]).sum())
+        flat, curved = vt[rank:].T, vt[:rank].T  # directions on which every form vanishes, and the others
+        inner = np.einsum("fab,ak,bl->fkl", forms, curved, curved, optimize=True)
+        algebra, rng, pieces = symmetric_algebra(inner, rtol), np.random.default_rng(seed), [np.eye(rank)]
+        for _ in range(_TRIES):  # eigenspaces of a random element of the algebra are as fine as possible
+            element = np.tensordot(rng.standard_normal(len(algebra)), algebra, axes=1)
+            pieces = max(pieces, _eigenspaces(element, inner, rtol), key=len)
     idle = np.linalg.qr(np.concatenate([lost, back @ flat], axis=1))[0]
     notes, few = [], 0 < len(forms) <= _FEW_FORMS
     if few:
@@ -268,33 +264,11 @@ def _normal_forms(tangent: Float, second: Float, rtol: float) -> Float:
     return forms
 
 
-def _radical(forms: Float, rtol: float) -> tuple[Float, Float]:
-    """Directions on which every form vanishes, and those orthogonal to them."""
-    k = forms.shape[1]
-    if not len(forms):
-        return np.eye(k), np.zeros((k, 0))
-    _, s, vt = np.linalg.svd(forms.reshape(-1, k), full_matrices=False)  # k rows or more: all of vt
-    rank = int((s > rtol * s[0]).sum())
-    return vt[rank:].T, vt[:rank].T
-
-
-def _decompose(forms: Float, rtol: float, rng: np.random.Generator) -> list[Float]:
-    """The finest subspaces (k, .) with F(U, V) = 0 between any two.
-
-    The X with F X = X^T F for every form are an algebra; a splitting is a projection in it, and the generalised
-    eigenspaces of a random element are as fine as possible.
-    """
-    algebra = symmetric_algebra(forms, rtol)
-    best: list[Float] = [np.eye(forms.shape[1])]
-    for _ in range(_TRIES):
-        element = np.tensordot(rng.standard_normal(len(algebra)), algebra, axes=1)
-        spaces = _eigenspaces(element, forms, rtol)
-        best = spaces if len(spaces) > len(best) else best
-    return best
-
-
 def symmetric_algebra(forms: Float, rtol: float) -> Float:
-    """Return a basis (b, k, k) of the matrices X for which F X is symmetric for all forms F, (f, k, k)."""
+    """Return a basis (b, k, k) of the matrices X for which F X is symmetric for all forms F, (f, k, k).
+
+    They are an algebra, and a projection X in it splits the forms: F(U, V) = 0 between its image and its kernel.
+    """
     k = forms.shape[1]
     i, j = np.triu_indices(k, 1)
     equations = np.zeros((len(forms), len(i), k, k))
@@ -316,8 +290,16 @@ def _eigenspaces(element: Float, forms: Float, rtol: float) -> list[Float]:
     Eigenvalues of a block that cannot be diagonalised are scattered by rounding, so groupings are tried from the finest
     to the coarsest, and the forms decide.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
     values, vectors = np.linalg.eig(element)
-    for label in _groupings(values):
+    if len(values) == 1:
+        return [np.eye(1)]
+    # Conjugates together; from all apart to all together, the nearest joined first.
+    tree = linkage(np.column_stack([values.real, np.abs(values.imag)]), method="single")
+    scale = float(np.abs(values).max()) or 1.0
+    for cut in np.unique(np.maximum([0.0, *tree[:, 2]], 1e-9 * scale)):
+        label = fcluster(tree, t=cut, criterion="distance") - 1
         spaces = []
         for k in range(label.max() + 1):
             chosen = vectors[:, label == k]
@@ -331,16 +313,3 @@ def _eigenspaces(element: Float, forms: Float, rtol: float) -> list[Float]:
             if across <= max(1e3 * rtol, 1e-6) * seen.max():
                 return spaces
     return [np.eye(len(element))]
-
-
-def _groupings(values: Array) -> list[Array]:
-    """Labels of eigenvalues, conjugates together, from all apart to all together, the nearest joined first."""
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    if len(values) == 1:
-        return [np.zeros(1, dtype=int)]
-    tree = linkage(np.column_stack([values.real, np.abs(values.imag)]), method="single")
-    scale = float(np.abs(values).max()) or 1.0
-    cuts = [max(h, 1e-9 * scale) for h in (0.0, *tree[:, 2])]
-    cuts = [cuts[0], *(b for a, b in pairwise(cuts) if b > a)]
-    return [fcluster(tree, t=cut, criterion="distance") - 1 for cut in cuts]

@@ -14,24 +14,16 @@ from congruence.mechanism._criteria import RTOL
 from congruence.mechanism._matroid import scale_to_unit
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
 from congruence.mechanism.parts import as_jacobians, finest_disjoint
+from congruence.result import Record
 
 
 def action_graph(jacobian: Any, basis: Any = None, *, rtol: float = RTOL) -> Array:
     """Find which directions act on a common output: G_D of Matthes et al. 2026.
 
-    Parameters
-    ----------
-    jacobian : (m, d) or (r, m, d)
-        At one point, or at several: then an edge at any of them is an edge.
-    basis : (d, k), optional
-        Directions as columns; the coordinates by default.
-    rtol : float
-        A direction acts on an output if its derivative is above this share of the direction's largest one.
-
-    Returns
-    -------
-    (k, k) array of bool
-        Symmetric; the diagonal marks the directions that act at all.
+    A Jacobian is (m, d), or (r, m, d) at several points: then an edge at any of them is an edge. The directions are the
+    columns of `basis` (d, k), by default the coordinates. A direction acts on an output if its derivative is above
+    `rtol` times the direction's largest one. The result is symmetric, (k, k) bool; the diagonal marks directions that
+    act at all.
     """
     stack = as_jacobians(jacobian)
     size = np.abs(stack if basis is None else stack @ to_numpy(basis).astype(np.float64))
@@ -64,14 +56,7 @@ def component_gap(jacobian: Any, blocks: Any, *, rtol: float = RTOL) -> Componen
     the best aligned basis. The best of all bases has one component for each finest Type-D part of all latents. If both
     numbers are equal and each part lies in one block, a misaligned vector joins two parts, and one is lost.
 
-    Parameters
-    ----------
-    jacobian : (m, d)
-        Of full column rank.
-    blocks : list of lists of latents, or text
-        Such as [[0, 1], [2]] or "0-1,2".
-    rtol : float
-        Entries up to this share of the largest count as zero.
+    The Jacobian (m, d) must have full column rank; entries up to `rtol` times the largest count as zero.
     """
     matrix = as_jacobians(jacobian)[0]
     d = matrix.shape[1]
@@ -96,7 +81,7 @@ def component_gap(jacobian: Any, blocks: Any, *, rtol: float = RTOL) -> Componen
 
 
 @dataclass(frozen=True, eq=False)
-class BlockProfile:
+class BlockProfile(Record):
     """The effect of each block on each output, over a sample of points."""
 
     blocks: Blocks
@@ -108,21 +93,17 @@ class BlockProfile:
     output_shape: tuple[int, ...]
     points: int
 
+    NAMES = ("blocks", "overlap", "shared", "graph", "outputs", "points")
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return int(np.prod(self.output_shape))
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the blocks, by their latents."""
         return tuple(f"z{write_blocks([block])}" for block in self.blocks)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Overlaps and the graph, without single outputs."""
-        return {
-            "blocks": [list(block) for block in self.blocks],
-            "overlap": self.overlap.tolist(),
-            "shared": self.shared.tolist(),
-            "graph": self.graph.tolist(),
-            "outputs": int(np.prod(self.output_shape)),
-            "points": self.points,
-        }
 
 
 def profile_blocks(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, TypedDict, cast
 
 from congruence.decoder.stretch import unseen_share
 from congruence.formatting import number, percent
-from congruence.result import Basis, Finding, Status, conclude
+from congruence.result import Basis, Finding, Record, Status, as_data, conclude
 
 IDENTIFIED = (
     "In a model that fulfils the premises each block is identified near every point, up to an invertible map of the "
@@ -83,30 +84,10 @@ class Criterion:
     null: float = math.nan  # the same for random directions of the latents, in blocks of the same sizes
     graded: str = ""  # what `typical` and `null` are
 
-    @property
-    def name(self) -> str:
-        """One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"."""
-        return self.finding.name
-
-    @property
-    def claim(self) -> str:
-        """The claim of the finding."""
-        return self.finding.claim
-
-    @property
-    def evidence(self) -> str:
-        """The evidence of the finding."""
-        return self.finding.evidence
-
-    @property
-    def status(self) -> Status:
-        """The status of the finding."""
-        return self.finding.status
-
-    @property
-    def basis(self) -> Basis:
-        """The basis of the finding."""
-        return cast(Basis, self.finding.basis)
+    # One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"; the others are those of the finding.
+    name = property(attrgetter("finding.name"))
+    claim, evidence = property(attrgetter("finding.claim")), property(attrgetter("finding.evidence"))
+    status, basis = property(attrgetter("finding.status")), property(attrgetter("finding.basis"))
 
     @property
     def margin(self) -> float:
@@ -114,11 +95,10 @@ class Criterion:
         return math.nan if self.finding.number is None else self.finding.number
 
     def to_dict(self) -> CriterionNumbers:
-        """The fields, as in the JSON contract."""
-        about = {"criterion": self.name, "claim": self.finding.claim, "status": self.status, "basis": self.basis}
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "finding"}
-        lists = {"sweep": list(self.sweep), "remarks": list(self.remarks)}
-        return cast(CriterionNumbers, about | {"margin": self.finding.number} | values | lists)
+        """The finding and the other fields, as in the JSON."""
+        finding = {"criterion": self.name, "claim": self.claim, "status": self.status, "basis": self.basis}
+        more = {field.name: as_data(getattr(self, field.name)) for field in fields(self)[1:]}
+        return cast(CriterionNumbers, finding | {"margin": self.finding.number} | more)
 
 
 def make_criterion(
@@ -138,25 +118,20 @@ def make_criterion(
     evidence = f"It holds at {percent(fraction)} of {points} points; {measures}: {number(margin)}."
     if status == "holds" and basis != "certified":
         evidence += f" Regions with less than {100 * unseen_share(points):.2g} % of the latents are not excluded."
-    if math.isnan(margin):
-        finding = Finding(name, claim, status, basis, evidence="The margin is unknown.")
-    else:
-        finding = Finding(name, claim, status, basis, evidence=evidence, number=margin)
-    return Criterion(finding, measures, worst, fraction, points, **more)
+    known: dict[str, Any] = (
+        {"evidence": "The margin is unknown."} if math.isnan(margin) else {"evidence": evidence, "number": margin}
+    )
+    return Criterion(Finding(name, claim, status, basis, **known), measures, worst, fraction, points, **more)
 
 
 @dataclass(frozen=True)
-class Irreducibility:
+class Irreducibility(Record):
     """Whether no block splits into smaller ones in the sense of a criterion, at the points."""
 
     criterion: str
     status: Status  # of all blocks together
     blocks: tuple[Status, ...]  # of each
     parts: tuple[int, ...]  # most parts each splits into at a point; -1 if not known, 0 if it moves nothing
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, as in the JSON contract."""
-        return asdict(self) | {"blocks": list(self.blocks), "parts": list(self.parts)}
 
 
 class TheoremNumbers(TypedDict):
@@ -174,13 +149,15 @@ class TheoremNumbers(TypedDict):
 
 
 @dataclass(frozen=True)
-class Theorem:
+class Theorem(Record):
     """Whether a theorem applies to a generator and its blocks."""
 
     number: int
     criterion: str
     conclusion: Finding
     assumed: tuple[str, ...] = ()  # premises about a model, which is not available
+
+    NAMES = ("number", "number_from", "criterion", "conditional", "assumed", "conclusion")
 
     @property
     def inferred(self) -> bool:
@@ -209,16 +186,10 @@ class Theorem:
             return "conditional"
         return "premise fails" if self.conclusion.basis == "premise fails" else self.status
 
-    def to_dict(self) -> TheoremNumbers:
-        """The fields, as in the JSON contract."""
-        return {
-            "number": self.number,
-            "number_from": "inferred" if self.inferred else "summary",
-            "criterion": self.criterion,
-            "conditional": self.conditional,
-            "assumed": list(self.assumed),
-            "conclusion": self.conclusion.to_dict(),
-        }
+    @property
+    def number_from(self) -> str:
+        """Where its number is from: "summary" of the paper, or "inferred"."""
+        return "inferred" if self.inferred else "summary"
 
 
 def strongest(theorems: Sequence[Theorem]) -> Theorem:
@@ -233,32 +204,21 @@ def apply_theorems(
     injective: Status,
     nonzeros: int,
 ) -> tuple[Theorem, ...]:
-    """Apply Theorems 2 to 5.
+    """Apply Theorems 2 to 5 of Matthes et al. 2026, as far as a summary of the paper states them.
 
-    Parameters
-    ----------
-    criteria : sequence of Criterion
-    irreducible : sequence of Irreducibility
-        One for each criterion but IMA.
-    separable : order -> status
-        Of order-n separability; flat directions violate it.
-    injective : status
-        Whether the Jacobian loses no direction.
-    nonzeros : int
-        Smallest number of non-zero entries of the Jacobian over points, which a model must not exceed for Theorem 3.
-
-    References
-    ----------
-    Matthes et al. 2026, as far as a summary of the paper tells; the numbers of the theorems for D and S are inferred.
+    `irreducible` has an entry for each criterion but IMA, `separable` one for each order. `injective`: the Jacobian
+    loses no direction. `nonzeros` is the smallest number of non-zero entries of the Jacobian over points, which a model
+    must not exceed for Theorem 3.
     """
     parts = {one.criterion: one for one in irreducible}
     by_name = {one.name: one for one in criteria}
     theorems = []
     for name in (*_THEOREMS, *(f"H{order}" for order in sorted(separable))):
         numbered = _THEOREMS.get(name, 5)
+        split = ", ".join("unknown" if n < 0 else str(n) for n in parts[name].parts)
         premises = [
             by_name[name].finding,
-            _irreducible(parts[name]),
+            Finding(*_IRREDUCIBLE, parts[name].status, evidence=f"Largest number of parts of each block: {split}."),
             Finding("injective", "No direction is lost.", injective, evidence="Rank of the Jacobian at the points."),
         ]
         if numbered == 5:
@@ -271,7 +231,7 @@ def apply_theorems(
             evidence = f"{_ASSUMED} The sparsest Jacobian of the generator has {nonzeros}."
             assumed.append(Finding(*_SPARSE_MODEL, "unknown", evidence=evidence))
         else:
-            assumed.append(Finding("model_type", _same_type(name), "unknown", evidence=_ASSUMED))
+            assumed.append(Finding("model_type", _SAME_TYPE.format(name), "unknown", evidence=_ASSUMED))
         claim = f"Theorem {numbered} identifies the blocks (Type {name})."
         conclusion = conclude(f"theorem{numbered}_{name}", claim, (*premises, *assumed))
         theorems.append(Theorem(numbered, name, conclusion, tuple(one.name for one in assumed)))
@@ -283,8 +243,8 @@ _SPARSE_MODEL = "sparse_model", "The model's Jacobian has at most as many non-ze
 _EQUAL, _MISSED = 1e-3, 0.05  # of the spread of the outputs: the model's outputs are equal, or are missed
 
 
-def _same_type(name: str) -> str:
-    return f"The model is of Type {name} as well, in blocks of its codes."
+_SAME_TYPE = "The model is of Type {} as well, in blocks of its codes."
+_IRREDUCIBLE = "irreducible", "The blocks are irreducible: none splits into smaller ones of the same type."
 
 
 def apply_to_model(
@@ -292,42 +252,25 @@ def apply_to_model(
 ) -> tuple[Theorem, ...]:
     """Replace what theorems assume about a model by what was measured of it.
 
-    Parameters
-    ----------
-    theorems : sequence of Theorem
-    model : sequence of Criterion
-        Of the model's decoder in the blocks of its codes; empty if its codes have no such blocks.
-    missed : float
-        Largest distance of the model's outputs from the generator's, over their spread.
-    sparse : float or None
-        Share of points at which the model's Jacobian is at least as sparse as the generator's.
-    reason : str
-        Why there are no criteria of the model.
+    `model` are the criteria of its decoder in the blocks of its codes; if there are none, `reason` says why. `missed`
+    is the largest distance of its outputs from the generator's, over their spread. `sparse` is the share of points at
+    which its Jacobian is at least as sparse as the generator's.
     """
     status: Status = "fails" if missed > _MISSED else "holds" if missed <= _EQUAL else "unknown"
     evidence = f"Its outputs are at most {percent(missed)} of their spread from the generator's."
-    if math.isnan(missed):
-        status, evidence = "unknown", "The outputs of the model are not known."
-    measured = [Finding(*_RECONSTRUCTION, status, evidence=evidence)]
+    evidence = "The outputs of the model are not known." if math.isnan(missed) else evidence
+    found = {"reconstruction": Finding(*_RECONSTRUCTION, status, evidence=evidence)}
     if sparse is not None:
         evidence = f"At {percent(sparse)} of the points."
-        measured.append(Finding(*_SPARSE_MODEL, "holds" if sparse == 1 else "fails", evidence=evidence))
+        found["sparse_model"] = Finding(*_SPARSE_MODEL, "holds" if sparse == 1 else "fails", evidence=evidence)
     by_name = {one.name: one for one in model}
-    found = {one.name: one for one in measured}
     applied = []
     for theorem in theorems:
-        like, claim = by_name.get(theorem.criterion), _same_type(theorem.criterion)
+        like, claim, old = by_name.get(theorem.criterion), _SAME_TYPE.format(theorem.criterion), theorem.conclusion
         if like is None:
             found["model_type"] = Finding("model_type", claim, "fails" if reason else "unknown", evidence=reason)
         else:
             found["model_type"] = Finding("model_type", claim, like.status, like.basis, like.evidence)
-        old = theorem.conclusion
         conclusion = conclude(old.name, old.claim, [found.get(one.name, one) for one in old.premises])
         applied.append(replace(theorem, conclusion=conclusion, assumed=()))
     return tuple(applied)
-
-
-def _irreducible(one: Irreducibility) -> Finding:
-    claim = "The blocks are irreducible: none splits into smaller ones of the same type."
-    parts = ", ".join("unknown" if n < 0 else str(n) for n in one.parts)
-    return Finding("irreducible", claim, one.status, evidence=f"Largest number of parts of each block: {parts}.")

@@ -38,22 +38,39 @@ def minimise_distance(
     """
     from scipy.optimize import minimize
 
-    objective = Objective(p, q, noise)
+    objective, m = Objective(p, q, noise), p.dimension
 
     def rank(thetas: list[Float]) -> list[Float]:
         return [thetas[i] for i in np.argsort([objective.value(theta) for theta in thetas], kind="stable")]
+
+    def times(matrix: Float, theta: Float) -> Float:
+        return np.concatenate([(matrix @ theta[: m**2].reshape(m, m)).ravel(), matrix @ theta[m**2 :]])
+
+    def minimise(start: Float) -> tuple[Float, float]:
+        """Minimise over maps h_0 o (z -> z + step (X z + x)) near a start h_0.
+
+        The first step of BFGS has a length of about 1. In the coordinates X, x it is a small change of any start; in
+        the coordinates of the target it would leave a narrow component at once.
+        """
+        step = _FIRST_STEP * start[: m**2].reshape(m, m)
+
+        def local(x: Float) -> tuple[float, Float]:
+            value, slope = objective(start + times(step, x))
+            return value, times(step.T, slope)
+
+        options = {"gtol": 1e-9, "maxiter": 500}
+        result = minimize(local, np.zeros_like(start), jac=True, method="BFGS", options=options)
+        return start + times(step, result.x), float(result.fun)
 
     matched = rank(_starts(p, q, seed))
     onto = rank([rank(maps)[0] for maps in _parts_onto_parts(p, q) if maps])
     starts = [*matched, *onto]
     best, least, minimised = starts[0], math.inf, 0
     for start in (*matched[:refined], *onto[:refined]):
-        local = _LocalObjective(objective, start)
-        zero = np.zeros_like(start)
-        result = minimize(local, zero, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})
+        found, value = minimise(start)
         minimised += 1
-        if result.fun < least:
-            best, least = local.map(result.x), float(result.fun)
+        if value < least:
+            best, least = found, value
         if least < _CONVERGED:
             break
     return best, starts, minimised
@@ -113,31 +130,6 @@ class Objective:
         return values, away, turned, covariances
 
 
-class _LocalObjective:
-    """The objective of the maps h_0 o (z -> z + step (X z + x)) near a start h_0, as a function of X and x.
-
-    The first step of BFGS has a length of about 1. In these coordinates it is a small change of any start; in the
-    coordinates of the target it would leave a narrow component at once.
-    """
-
-    def __init__(self, objective: Objective, start: Float) -> None:
-        m = objective.m
-        self.objective, self.start = objective, start
-        self.matrix = _FIRST_STEP * start[: m**2].reshape(m, m)
-
-    def map(self, x: Float) -> Float:
-        """The map as a vector of the objective."""
-        m = self.objective.m
-        matrix, shift = self.matrix @ x[: m**2].reshape(m, m), self.matrix @ x[m**2 :]
-        return np.asarray(self.start + np.concatenate([matrix.ravel(), shift]))
-
-    def __call__(self, x: Float) -> tuple[float, Float]:
-        m = self.objective.m
-        value, slope = self.objective(self.map(x))
-        matrix, shift = self.matrix.T @ slope[: m**2].reshape(m, m), self.matrix.T @ slope[m**2 :]
-        return value, np.concatenate([matrix.ravel(), shift])
-
-
 def _starts(p: GaussianMixture, q: GaussianMixture, seed: int) -> list[Float]:
     """The identity, and several maps for each matching of components."""
     m = p.dimension
@@ -182,7 +174,12 @@ def _matchings(p: GaussianMixture, q: GaussianMixture, seed: int) -> Iterator[tu
             yield (one, other) if p.components == few else (other, one)
         return
     rng = np.random.default_rng(seed)
-    cost = np.asarray(((_invariants(p)[:, None] - _invariants(q)) ** 2).sum(-1))
+    features = []  # of each component, which no rotation changes: weight, distance from the mean, variances
+    for g in (p, q):
+        spread = np.sqrt(np.maximum(np.linalg.eigvalsh(g.covariances), 0))  # (J, m)
+        along = np.sqrt(np.maximum(np.einsum("ja,jab,jb->j", g.means, g.covariances, g.means), 0))
+        features.append(np.column_stack([np.log(g.weights), np.linalg.norm(g.means, axis=1), along, spread]))
+    cost = np.asarray(((features[0][:, None] - features[1]) ** 2).sum(-1))
     typical = float(np.median(cost))
     seen = set()
     for draw in range(_DRAWN):
@@ -195,13 +192,6 @@ def _matchings(p: GaussianMixture, q: GaussianMixture, seed: int) -> Iterator[tu
             matrix, shift = _fit_means(p, q, rows, columns)[0]
             away = (p.means @ matrix.T + shift)[:, None] - q.means
             rows, columns = match(-(away**2).sum(-1) - 0.1 * cost)
-
-
-def _invariants(g: GaussianMixture) -> Float:
-    """Features of each component that no rotation changes: weight, distance from the mean, variances."""
-    values = np.sqrt(np.maximum(np.linalg.eigvalsh(g.covariances), 0))  # (J, m)
-    along = np.sqrt(np.maximum(np.einsum("ja,jab,jb->j", g.means, g.covariances, g.means), 0))
-    return np.column_stack([np.log(g.weights), np.linalg.norm(g.means, axis=1), along, values])
 
 
 def _fit_means(

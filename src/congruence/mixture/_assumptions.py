@@ -15,9 +15,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from congruence.arrays import Float, as_matrix, to_numpy
+from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError, UnknownKeyError
 from congruence.formatting import count
+from congruence.mixture._models import MixtureModel
+from congruence.mixture._options import MixtureOptions
 from congruence.mixture.conditions import (
     NAMES,
     CanonicalAxes,
@@ -30,7 +32,7 @@ from congruence.mixture.conditions import (
 from congruence.mixture.hidden_states import MOST_LATENTS, HiddenStates, recover_hidden_states
 from congruence.mixture.latent_tests import judge_estimated_axes, judge_prior
 from congruence.mixture.priors import GaussianMixture
-from congruence.result import Basis, Finding, Status, combine, conclude
+from congruence.result import Basis, Finding, Status, as_data, combine, conclude
 
 _SAME = 1e-9  # of the standard deviations of the prior: components are equal up to rounding
 DRAWS = 1000  # latents drawn from the prior if there are no codes
@@ -51,11 +53,7 @@ _STATEMENTS = (
     ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
     ("Theorem 3.10 (a)", _WEAK, f"P(Z) is identified {AFFINE}."),
     ("Theorem 3.10 (b)", (*_WEAK, "P2"), f"P(Z) is identified {SCALED}."),
-    (
-        "Theorem 3.10 (c)",
-        (*_WEAK, "P2", "P3"),
-        f"k, d_1, ..., d_k and P(U) are identified up to order, P(Z) {SCALED}.",
-    ),
+    ("Theorem 3.10 (c)", (*_WEAK, "P2", "P3"), f"k, d_1, ..., d_k and P(U) are identified up to order, P(Z) {SCALED}."),
     ("Theorem 3.10 (d)", (*_WEAK, "F4"), f"f, if continuous, is identified {AFFINE} as well."),
 )
 _TABLE_NOTE = (
@@ -102,12 +100,8 @@ class HierarchyRow:
 def apply_theorems(premises: Mapping[str, Finding], general: Sequence[Finding] = ()) -> tuple[Finding, ...]:
     """Return every statement of the hierarchy as a conclusion from its conditions.
 
-    Parameters
-    ----------
-    premises : name -> Finding
-        P1 to P3, F1 to F4, and "distinct": that no two components are equal.
-    general : sequence of Finding
-        Premises of every statement that are not known to hold.
+    `premises` are P1 to P3, F1 to F4 and "distinct", that no two components are equal; `general` are premises of every
+    statement that are not known to hold.
     """
     return tuple(conclude(name, claim, [*(premises[c] for c in needs), *general]) for name, needs, claim in _STATEMENTS)
 
@@ -276,46 +270,35 @@ class Assumptions:
             "identified": self.identified,
             "conditions": [self.conditions[name].to_dict() for name in NAMES],
             "theorems": [
-                {
-                    "name": theorem.name,
-                    "status": theorem.status,
-                    "basis": theorem.basis,
-                    "asks": needed(theorem),
-                    "missing": missing(theorem),
-                    "identifies": theorem.claim,
-                }
+                {name: getattr(theorem, name) for name in ("name", "status", "basis")}
+                | {"asks": needed(theorem), "missing": missing(theorem), "identifies": theorem.claim}
                 for theorem in self.theorems
             ],
             "rows": [row.to_dict() for row in self.rows],
             "axes": {"matrix": self.axes.axes.tolist(), "frame": self.axes.frame},
-            "hidden": None if self.hidden is None else self.hidden.to_dict(),
-            "data": None if self.data is None else self.data.to_dict(),
+            "hidden": as_data(self.hidden),
+            "data": as_data(self.data),
             "noise": self.noise,
             "refused": self.refused,
         }
 
 
 def check_assumptions(
-    prior: GaussianMixture,
-    decoder: Any = None,
-    codes: Any = None,
-    data: Any = None,
-    *,
-    codes_are: str | None = None,
-    draws: Any = None,
-    noise: float | str = 0.0,
-    tolerance: float,
-    seed: int,
+    prior: GaussianMixture, model: MixtureModel, codes: Float | None, options: MixtureOptions
 ) -> Assumptions:
-    """Check P1 to P3 and F1 to F4 of one model; the parameters are those of `congruence.mixture.examine_mixture`."""
-    deviation = _noise_deviation(noise)
+    """Check P1 to P3 and F1 to F4 of one model, with its prior and the rows of its codes that are used, (n, m)."""
+    decoder, data, noise, seed = model.decoder, model.data, model.noise, options.seed
+    deviation = 0.0 if noise == "unknown" else noise
+    if isinstance(deviation, str | bool) or deviation is None or not (math.isfinite(deviation) and deviation >= 0):
+        raise InputError(f"noise must be a standard deviation of at least 0, or 'unknown'; got {noise!r}")
     kind = "unknown" if noise == "unknown" else "known" if deviation else "none"
-    tested, kind_of_codes = codes, codes_are
-    if draws is not None and codes_are == "means":
-        tested, kind_of_codes = draws, "encoder"
-    p1, test = judge_prior(prior, tested, codes_are=kind_of_codes, seed=seed)
+    tested, codes_are = codes, options.codes_are or model.codes_are
+    if model.draws is not None and codes_are == "means":
+        drawn = to_numpy(model.draws)
+        tested, codes_are = drawn[spread_rows(len(drawn), options.rows)], "encoder"
+    p1, test = judge_prior(prior, tested, codes_are=codes_are, seed=seed)
     mixture = prior if test is None else test.mixture
-    axes = canonical_axes(mixture, tolerance=tolerance, seed=seed)
+    axes = canonical_axes(mixture, tolerance=options.tolerance, seed=seed)
     p2, rows = axes.condition, None
     if p1.status == "fails":
         why = "The codes do not follow the prior (P1), so its components say nothing about their latents."
@@ -330,6 +313,7 @@ def check_assumptions(
     if decoder is None:
         conditions |= {name: make_condition(name, "unknown", "There is no decoder.") for name in NAMES[3:]}
     else:
+        from congruence.decoder.prepared_decoder import import_torch
         from congruence.mixture.injectivity import decoder_conditions
 
         points = prior.sample(DRAWS, seed=seed) if codes is None else to_numpy(as_matrix(codes, "codes"))
@@ -340,8 +324,12 @@ def check_assumptions(
                 f"There are {shown.latents} latents and only {shown.outputs} outputs: latents can change without "
                 "changing any output, so nothing is identified (Remark 3.6)."
             )
-        if data is not None:
-            fit = judge_data(_draw_outputs(prior, decoder, deviation, seed), data, seed=seed)
+        if data is not None:  # compared with draws of the whole model
+            with import_torch().no_grad():
+                module = copy.deepcopy(decoder).double().cpu().eval()
+                out = to_numpy(module(import_torch().as_tensor(prior.sample(DRAWS, seed=seed))).flatten(1))
+            out = out + deviation * np.random.default_rng(seed).normal(size=out.shape)
+            fit = judge_data(out, data, seed=seed)
     return Assumptions(conditions, axes, hidden, _judge_distinct(mixture), fit, kind, refused)
 
 
@@ -359,51 +347,38 @@ def _judge_distinct(prior: GaussianMixture) -> Finding:
     return Finding(name, claim, "holds", "supported" if prior.fitted else "certified")
 
 
-def _noise_deviation(noise: float | str) -> float:
-    if noise == "unknown":
-        return 0.0
-    if isinstance(noise, str | bool) or noise is None or not (math.isfinite(noise) and noise >= 0):
-        raise InputError(f"noise must be a standard deviation of at least 0, or 'unknown'; got {noise!r}")
-    return float(noise)
-
-
 def _judge_hidden(
     prior: GaussianMixture, axes: CanonicalAxes, p2: HierarchyCondition, rows: int | None
 ) -> tuple[HiddenStates | None, HierarchyCondition]:
     """Recover the hidden variables (None if no axes allow it), and judge P3; `rows`: of a mixture that was fitted."""
+
+    def describe(hidden: HiddenStates) -> str:
+        return f"{count(hidden.k or 0, 'hidden variable')} ({hidden.structure})"
+
+    hidden: HiddenStates | None = None
+    status: Status = "unknown"
+    exact = False
     if prior.dimension > MOST_LATENTS:
         why = f"{prior.dimension} latents are too many to count components over all subsets (at most {MOST_LATENTS})."
-        return None, make_condition("P3", "unknown", why)
-    if p2.status != "holds" and prior.components > 1:
+    elif p2.status != "holds" and prior.components > 1:
+        why = "P2 is not known to hold, so components cannot be counted along the latents."
         if axes.frame == "found" and axes.status == "holds" and rows is None:
             hidden = recover_hidden_states(prior.pushed(axes.axes.T))
-            along = f"{count(hidden.k or 0, 'hidden variable')} ({hidden.structure})"
-            why = f"counting yields {along}" if hidden.structure else hidden.reason
-            why = (
-                f"P3 is about the latents as given, which mix the axes of independent latents. Along these axes: {why}."
-            )
-            return hidden, make_condition("P3", "unknown", why)
-        why = "P2 is not known to hold, so components cannot be counted along the latents."
-        return None, make_condition("P3", "unknown", why)
-    hidden = recover_hidden_states(prior, rows=rows)
-    if hidden.status == "unknown":
+            along = f"counting yields {describe(hidden)}" if hidden.structure else hidden.reason
+            why = "P3 is about the latents as given, which mix the axes of independent latents."
+            why += f" Along these axes: {along}."
+    else:
+        hidden = recover_hidden_states(prior, rows=rows)
+        status, exact = hidden.status, rows is None and (hidden.status == "fails" or hidden.confidence == 1)
         why = f"No reliable structure of hidden variables was found: {hidden.reason}."
-        return hidden, make_condition("P3", "unknown", why)
-    if hidden.status == "fails":
-        why = f"Counting components over all sets of latents excludes P3: {hidden.reason}."
-        return hidden, make_condition("P3", "fails", why, exact=rows is None, numbers=hidden.to_dict())
-    variables = f"{count(hidden.k or 0, 'hidden variable')} ({hidden.structure})"
-    evidence = f"Counting components over all sets of latents yields {variables}; {hidden.reason}."
-    exact = hidden.confidence == 1 and rows is None
-    return hidden, make_condition("P3", "holds", evidence, exact=exact, numbers=hidden.to_dict())
+        if status == "fails":
+            why = f"Counting components over all sets of latents excludes P3: {hidden.reason}."
+        elif status == "holds":
+            why = f"Counting components over all sets of latents yields {describe(hidden)}; {hidden.reason}."
+    numbers = hidden.to_dict() if hidden is not None and status != "unknown" else None
+    return hidden, make_condition("P3", status, why, exact=exact and status != "unknown", numbers=numbers)
 
 
-def _draw_outputs(prior: GaussianMixture, decoder: Any, noise: float, seed: int) -> Float:
-    """Draws of the whole model: latents from the prior, decoded, with noise."""
-    from congruence.decoder.prepared_decoder import import_torch
-
-    torch = import_torch()
-    module = copy.deepcopy(decoder).double().cpu().eval()
-    with torch.no_grad():
-        out = to_numpy(module(torch.as_tensor(prior.sample(DRAWS, seed=seed))).flatten(1))
-    return np.asarray(out + noise * np.random.default_rng(seed).normal(size=out.shape))
+def spread_rows(n: int, most: int) -> Array:
+    """At most this number of n rows, evenly spread."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)

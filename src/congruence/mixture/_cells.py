@@ -53,25 +53,20 @@ class Peaks:
 
 def find_peaks(x: Float) -> Peaks:
     """Fit a mixture of Gaussians to a sample x, (n,), of one latent."""
+    from scipy.ndimage import gaussian_filter1d
+
     low, high = float(x.min()), float(x.max())
     if not high > low:
         return Peaks(np.ones(1), np.array([low]), np.array([np.finfo(float).tiny]), 0.0)
-    counts, edges = np.histogram(x, bins=_BINS, range=(low, high))
-    return _fit_gaussians(counts.astype(float), edges, _find_borders(counts.astype(float)))
-
-
-def _find_borders(counts: Float) -> list[int]:
-    """The bins of the valleys, for the smoothing that separates most peaks (the widest of those)."""
-    from scipy.ndimage import gaussian_filter1d
-
-    best: list[int] = []
-    for width in _WIDTHS:
+    histogram, edges = np.histogram(x, bins=_BINS, range=(low, high))
+    counts = histogram.astype(float)
+    borders: list[int] = []  # bins of the valleys, for the smoothing that separates most peaks
+    for width in _WIDTHS:  # the widest of those
         smooth = gaussian_filter1d(counts, width, mode="constant")
         # a smoothed count is a mean over about 2 sqrt(pi) width bins; roots of counts have a deviation of 1/2
         valleys = _find_valleys(np.sqrt(np.maximum(smooth, 0) * 2 * math.sqrt(math.pi) * width))
-        if len(valleys) >= len(best):
-            best = valleys
-    return best
+        borders = valleys if len(valleys) >= len(borders) else borders
+    return _fit_gaussians(counts, edges, borders)
 
 
 def _find_valleys(roots: Float) -> list[int]:
@@ -174,9 +169,8 @@ def explain_dependence(z: Float, peaks: list[Peaks]) -> str | None:
     distinguished on that latent alone.
     """
     nearest = np.column_stack([peak.log_likelihoods(column).argmax(1) for peak, column in zip(peaks, z.T, strict=True)])
-    means = np.column_stack([peak.means[nearest[:, t]] for t, peak in enumerate(peaks)])
-    spread = np.column_stack([peak.deviations[nearest[:, t]] for t, peak in enumerate(peaks)])
-    white = (z - means) / spread
+    places = list(zip(peaks, z.T, nearest.T, strict=True))
+    white = np.column_stack([(x - peak.means[at]) / peak.deviations[at] for peak, x, at in places])
     central = white[(np.abs(white) < 3).all(1)]
     varies = central.std(0) > 0 if len(central) else np.zeros(len(peaks), dtype=bool)
     if varies.sum() >= 2 and len(central) >= 10:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import document as doc
-from congruence.document import Block, Cell, Column, Figure, Group, Heading, Section, Table, Text, document_of, facts
+from congruence.document import Block, Cell, Column, Figure, Group, Heading, Section, Table, Text
 from congruence.formatting import UNDEFINED, elided, number
 from congruence.mixture._assumptions import combine_runs, missing, needed
 from congruence.mixture.conditions import NAMES
@@ -39,72 +39,60 @@ _TABLE = (
     "The rows of Table 1 of Kivva et al., from weak to strong. If the table lists F4 and the theorems need F2, the "
     "theorems are used: F4 is then needed only to identify the decoder as well."
 )
-_GLOSSARY = (
-    (
-        "identified",
+_GLOSSARY = {
+    "identified": (
         "every model that satisfies the same assumptions and has the same distribution of the data has this prior, or "
         "decoder, up to the stated maps. The statement is about the distribution, not about finite samples or "
-        "optimisation.",
+        "optimisation."
     ),
-    ("certified", "decided exactly, up to rounding. “Supported” means supported by a sample or a test."),
-    ("unknown", "the evidence does not decide; “not refuted” is no support."),
-    (
-        "distinct",
-        "no two components of the prior are equal. Otherwise their weights, and so P(U, Z), are not determined.",
+    "certified": "decided exactly, up to rounding. “Supported” means supported by a sample or a test.",
+    "unknown": "the evidence does not decide; “not refuted” is no support.",
+    "distinct": (
+        "no two components of the prior are equal. Otherwise their weights, and so P(U, Z), are not determined."
     ),
-    (
-        "power",
+    "power": (
         "the probability with which the test of P1 refutes the prior if the noise within components has another shape. "
-        "P1 is called supported only from 90 % on.",
+        "P1 is called supported only from 90 % on."
     ),
-    (
-        "theorem numbers",
+    "theorem numbers": (
         "those of the published text of Kivva et al. (2022). Its appendices, with the proofs, appendix H (generic "
-        "injectivity) and appendix J (the affine distance), were not available and are not used.",
+        "injectivity) and appendix J (the affine distance), were not available and are not used."
     ),
-    (
-        "affine distance",
+    "affine distance": (
         "the L2 distance between two prior densities after the best affine map found, in latents in which the target "
         "has covariance 1, so that it does not depend on the scale of the latents. In the JSON, “distance” is in the "
-        "latents of the target as they are.",
+        "latents of the target as they are."
     ),
-    (
-        "MCC",
-        "the mean correlation of latents matched one to one: “strong” as learned, “weak” after a linear map (CCA).",
-    ),
-    (
-        "noise",
+    "MCC": "the mean correlation of latents matched one to one: “strong” as learned, “weak” after a linear map (CCA).",
+    "noise": (
         "noise of a known distribution on the outputs changes nothing: the distribution of f(Z) follows from that of "
-        "the data by deconvolution.",
+        "the data by deconvolution."
     ),
-    (
-        "other mixtures",
+    "other mixtures": (
         "Remark 2.1 extends the results to other exponential-family mixtures with analytic densities that are closed "
-        "under affine maps. Only Gaussian mixtures are examined here.",
+        "under affine maps. Only Gaussian mixtures are examined here."
     ),
-)
+}
 
 
 def describe(result: MixtureExamination) -> doc.Document:
     """The document of an examination."""
-    return document_of(
+    first = result.findings[0]
+    remark = _REMARKS[first.status] + (", as far as the sample shows" if first.basis == "supported" else "")
+    return doc.document_of(
         result,
         "Does the mixture prior make the model identifiable?",
         claim="Prior identified, at least up to an affine map?",
-        remark=_remark(result.findings[0]) if result.checked else "not checked",
+        remark=remark if result.checked else "not checked",
         sections=tuple(_sections(result)),
         reading=(
             "Kivva et al. (2022) prove what the distribution of the data determines if the latents Z follow a Gaussian "
             "mixture with components U and the decoder f is piecewise affine. Their theorems need the assumptions P1 "
             "to P3 on the prior and F1 to F4 on the decoder."
         ),
-        glossary=_GLOSSARY,
+        glossary=tuple(_GLOSSARY.items()),
         about="Mixture prior",
     )
-
-
-def _remark(finding: Finding) -> str:
-    return _REMARKS[finding.status] + (", as far as the sample shows" if finding.basis == "supported" else "")
 
 
 def _sections(result: MixtureExamination) -> Iterator[Section]:
@@ -131,7 +119,7 @@ def _hierarchy(result: MixtureExamination) -> Table:
         rows.append((*cells, _here(finding, list(each.values()))))
     return Table(
         "Rows of Table 1",
-        (Column("row", "text"), Column("needs", "text"), Column("then identified", "text"), Column("here", "text")),
+        doc.columns("row", "needs", "then identified", "here", kind="text"),
         rows,
         sortable=False,
         brief=True,
@@ -175,8 +163,7 @@ def _theorems(result: MixtureExamination) -> Table:
         lacking = dict.fromkeys(name for one in each for name in missing(one))
         below = f"not known to hold: {', '.join(lacking)}" if lacking else ""
         rows.append((theorem.name, " + ".join(needed(theorem)), _here(theorem, each, below), theorem.claim))
-    columns = (Column("statement", "text"), Column("needs", "text"), Column("here", "text"), Column("claim", "text"))
-    return Table("Theorems", columns, rows)
+    return Table("Theorems", doc.columns("statement", "needs", "here", "claim", kind="text"), rows)
 
 
 def _spaces(result: MixtureExamination) -> Iterator[Block]:
@@ -211,14 +198,11 @@ def _agreement(agreement: SpaceAgreement) -> Iterator[Block]:
         for title, one, about in spreads
         if one.pairs
     ]
-    yield facts(lines, "Mean ± standard deviation over ordered pairs")
+    yield doc.facts(lines, "Mean ± standard deviation over ordered pairs")
     yield doc.Grid(tuple(_matrices(agreement)), "halves")
     yield Heading("Ordered pairs")
-    columns = (
-        Column("source", "name"),
-        Column("target", "name"),
-        *map(Column, ("affine distance ≤", "without a map", "strong MCC", "weak MCC", "held out")),
-    )
+    scores = doc.columns("affine distance ≤", "without a map", "strong MCC", "weak MCC", "held out")
+    columns = (*doc.columns("source", "target", kind="name"), *scores)
     rows: list[tuple[Any, ...]] = []
     for pair in agreement.pairs:
         affine = pair.affine
@@ -232,10 +216,8 @@ def _matrices(agreement: SpaceAgreement) -> Iterator[Group]:
     pairs = {(pair.source, pair.target): pair for pair in agreement.pairs}
     distances = {names: pair.affine.standardised for names, pair in pairs.items() if pair.affine is not None}
     if distances:
-        about = (
-            "L2, in units of the spread of the column, after the best affine map found from row to column: an upper "
-        )
-        about += "bound; 0 is best."
+        about = "L2, in units of the spread of the column, after the best affine map found from row to column: an "
+        about += "upper bound; 0 is best."
         yield _matrix(agreement, "Affine distance of the priors", about, distances, max(distances.values()))
     about = "Codes as learned, matched one to one, in sample; 1 is best."
     yield _matrix(agreement, "Strong MCC", about, {names: pair.strong for names, pair in pairs.items()})

@@ -19,15 +19,11 @@ class MixtureModel:
 
     Parameters
     ----------
-    prior : GaussianMixture, or anything that can be converted to one
-        A fitted scikit-learn mixture, a torch mixture of normal distributions, a model with `mixture_prior()`, arrays
-        (weights, means, covariances), a mapping or an object with these names, or the path of a .npz file.
-    decoder : torch module, optional
-        From latents to outputs.
+    prior : as in `examine_mixture`
+    decoder : as in `examine_mixture`
     codes : array, frame, table or path, (rows, m), optional
         Latents of the data. Rows of several models are paired by row id if they have ids, otherwise by position.
-    data : (rows, n), optional
-        Observations, to compare with draws of the whole model.
+    data : as in `examine_mixture`
     codes_are : {"means", "draws"}, optional
         Posterior means, as encoders of VAEs return, or draws from the posteriors (or the latents themselves).
     draws : array (n, m), optional
@@ -95,16 +91,16 @@ def as_models(
     """Return one prior with its parts, or a mapping of name to model, as models by name."""
     parts = {"decoder": decoder, "codes": codes, "data": data, "noise": noise}
     parts = {name: value for name, value in parts.items() if value is not None}
+
+    def as_model(one: Any) -> MixtureModel:
+        if isinstance(one, MixtureModel):
+            return one
+        return MixtureModel.from_model(one) if hasattr(one, "mixture_prior") else MixtureModel(one)
+
     if isinstance(prior, Mapping) and not is_array_mapping(prior):
         if parts:
             raise InputError(f"with a mapping of models, {', '.join(parts)} must be set in the MixtureModel of each")
         if not prior:
             raise InputError("prior must hold at least one model; got an empty mapping")
-        return {str(name): _as_model(one) for name, one in prior.items()}
-    return {str(getattr(codes, "name", None) or "model"): replace(_as_model(prior), **parts)}
-
-
-def _as_model(prior: Any) -> MixtureModel:
-    if isinstance(prior, MixtureModel):
-        return prior
-    return MixtureModel.from_model(prior) if hasattr(prior, "mixture_prior") else MixtureModel(prior)
+        return {str(name): as_model(one) for name, one in prior.items()}
+    return {str(getattr(codes, "name", None) or "model"): replace(as_model(prior), **parts)}

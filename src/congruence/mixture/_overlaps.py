@@ -41,15 +41,27 @@ _Covers = dict[tuple[int, int], _Region]
 def judge_pieces(pieces: Sequence[Piece], seed: int = 0) -> tuple[HierarchyCondition, ...]:
     """Decide F2, F3 and F4 from all linear pieces of a network."""
     full = [piece for piece in pieces if _has_full_rank(piece.matrix)]
-    lost = next((_lost_direction(piece) for piece in pieces if not _has_full_rank(piece.matrix)), None)
+    overlap = pair = None
     f2: Status = "fails"
     f3: Status = "fails"
-    overlap = None
     if full:
         covers = _covers(full)
         overlap = next(_overlaps(full, covers), None)
-        f2, f3 = _find_uncovered(full, covers), "holds" if overlap is None else "fails"
-    pair = lost or overlap or _find_collision(full, np.random.default_rng(seed))
+        f3 = "holds" if overlap is None else "fails"
+        cuts = [_MOST_CUTS]
+        for i, piece in enumerate(full):  # around some latent, every output has one latent
+            others = [region for (first, _), region in covers.items() if first == i]
+            if _is_uncovered(piece.normals, piece.limits, others, cuts):
+                f2 = "holds"
+            elif cuts[0] <= 0:
+                f2 = "unknown"
+            if f2 != "fails":
+                break
+    lost = next((piece for piece in pieces if not _has_full_rank(piece.matrix)), None)
+    if lost is not None:  # two latents with the same output, along the direction that it loses
+        centre, radius = largest_ball(*_in_units(lost.normals, lost.limits))
+        pair = _pair(lost, centre, lost, centre + 0.9 * radius * np.linalg.svd(lost.matrix)[0][:, -1])
+    pair = pair or overlap or _find_collision(full, np.random.default_rng(seed))
     f4: Status = "holds" if pair is None else "fails"
     about = f"The decoder has {len(pieces)} linear pieces, {len(full)} of full rank."
     return tuple(
@@ -71,13 +83,6 @@ def _in_units(normals: Float, limits: Float) -> _Region:
     lengths = np.linalg.norm(normals, axis=1)
     lengths = np.where(lengths > 0, lengths, 1.0)
     return normals / lengths[:, None], limits / lengths
-
-
-def _lost_direction(piece: Piece) -> Counterexample:
-    """Two latents with the same output, of a piece that loses a direction."""
-    centre, radius = largest_ball(*_in_units(piece.normals, piece.limits))
-    lost = np.linalg.svd(piece.matrix)[0][:, -1]
-    return _pair(piece, centre, piece, centre + 0.9 * radius * lost)
 
 
 def _pair(a: Piece, x: Float, b: Piece, y: Float) -> Counterexample:
@@ -151,18 +156,6 @@ def _find_collision(full: Sequence[Piece], rng: np.random.Generator) -> Countere
                 if pair.apart > _APART and pair.gap <= _MEET * least * pair.apart:
                     return pair
     return None
-
-
-def _find_uncovered(full: Sequence[Piece], covers: _Covers) -> Status:
-    """F2: whether around some latent every output has one latent; "unknown" at the limit."""
-    cuts = [_MOST_CUTS]
-    for i, piece in enumerate(full):
-        others = [region for (first, _), region in covers.items() if first == i]
-        if _is_uncovered(piece.normals, piece.limits, others, cuts):
-            return "holds"
-        if cuts[0] <= 0:
-            return "unknown"
-    return "fails"
 
 
 def _is_uncovered(normals: Float, limits: Float, others: Sequence[_Region], cuts: list[int]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, TypedDict
 
@@ -19,6 +19,7 @@ from congruence.maps.groups import fit_map
 from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.mixture.distances import AffineDistance, affine_distance
 from congruence.mixture.priors import GaussianMixture
+from congruence.result import Record
 from congruence.rows.engine import Rows
 from congruence.rows.sums import sums_of
 
@@ -64,18 +65,17 @@ class PairAgreement:
     weak_held_out: float  # fitted on one half of the rows and scored on the other; NaN with too few rows
     correlation: Float  # (m, m), |correlation| of every latent of the source with every one of the target
 
-    def to_dict(self) -> SpacePairNumbers:
+    def to_dict(self) -> Any:
         """The numbers as plain data."""
-        affine = self.affine
+        names = ("distance", "standardised", "relative", "before", "matrix", "shift")
+        affine = dict.fromkeys(names)
+        if self.affine is not None:
+            numbers = self.affine.to_dict()
+            affine = {name: numbers[name] for name in names} | {"before": numbers["before"]["distance"]}
         return {
             "source": self.source,
             "target": self.target,
-            "distance": None if affine is None else affine.distance,
-            "standardised": None if affine is None else affine.standardised,
-            "relative": None if affine is None else affine.relative,
-            "before": None if affine is None else affine.before.distance,
-            "matrix": None if affine is None else affine.matrix.tolist(),
-            "shift": None if affine is None else affine.shift.tolist(),
+            **affine,
             "mcc": {"strong": self.strong, "weak": self.weak, "weak_held_out": self.weak_held_out},
             "correlation": self.correlation.tolist(),
         }
@@ -105,7 +105,7 @@ class AgreementNumbers(TypedDict):
 
 
 @dataclass(frozen=True)
-class PairSpread:
+class PairSpread(Record):
     """Mean and standard deviation over ordered pairs, and the number of pairs."""
 
     mean: float
@@ -197,7 +197,7 @@ class SpaceAgreement:
                 for one in self.spaces
             ],
             "pairs": [pair.to_dict() for pair in self.pairs],
-            "over_pairs": {name: asdict(self.spread(name)) for name in _SPREADS},
+            "over_pairs": {name: self.spread(name).to_dict() for name in _SPREADS},
         }
 
 
@@ -207,21 +207,11 @@ def compare_spaces(
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> SpaceAgreement:
-    """Compare the latent spaces of runs pair by pair, in both directions.
+    """Compare the latent spaces of two or more runs pair by pair, in both directions.
 
-    Parameters
-    ----------
-    spaces : sequence or mapping of LatentSpace
-        At least two, with the same rows and the same number of latents; row i is the same sample in all.
-    seed : int
-        Seed of the random halves of rows, and of the matchings of components.
-    progress : callable, optional
-        Called as progress(what, done, total) before each pair.
-
-    Returns
-    -------
-    SpaceAgreement
-        MCC is in sample, as in the paper, and the weak one also held out; affine distances are upper bounds.
+    All runs have the same rows and the same number of latents; row i is the same sample in all. `seed` draws random
+    halves of the rows and matchings of components. `progress` is called as progress(what, done, total) before each
+    pair. MCC is in sample, as in the paper, and the weak one also held out; affine distances are upper bounds.
 
     References
     ----------
@@ -252,7 +242,10 @@ def _compare_pair(source: LatentSpace, target: LatentSpace, seed: int) -> PairAg
         affine = None if p.degenerate or q.degenerate else affine_distance(p, q, seed=seed)
     sums = sums_of(Rows(x), Rows(y))
     strong, weak = matched_correlation(sums), matched_correlation(sums, fit_cca(sums))
-    return PairAgreement(source.name, target.name, affine, strong, weak, _held_out_mcc(x, y, seed), _correlations(x, y))
+    left, right = x - x.mean(0), y - y.mean(0)
+    scale = np.outer(np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0))  # 0 if a latent is constant
+    correlation = np.abs(left.T @ right) / np.where(scale > 0, scale, 1.0)
+    return PairAgreement(source.name, target.name, affine, strong, weak, _held_out_mcc(x, y, seed), correlation)
 
 
 def _can_hold_out(n: int, m: int) -> bool:
@@ -267,10 +260,3 @@ def _held_out_mcc(x: Float, y: Float, seed: int) -> float:
     half = len(x) // 2
     fitted, scored = (sums_of(Rows(x[rows]), Rows(y[rows])) for rows in (order[:half], order[half:]))
     return matched_correlation(scored, fit_cca(fitted), fitted)
-
-
-def _correlations(x: Float, y: Float) -> Float:
-    """|correlation| of every column of x with every column of y; 0 if one is constant."""
-    x, y = x - x.mean(0), y - y.mean(0)
-    scale = np.outer(np.sqrt((x * x).sum(0)), np.sqrt((y * y).sum(0)))
-    return np.asarray(np.abs(x.T @ y) / np.where(scale > 0, scale, 1.0))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, TypedDict
 
 import numpy as np
@@ -16,7 +17,7 @@ from congruence.errors import InputError
 from congruence.formatting import number
 from congruence.mixture._options import TOLERANCE
 from congruence.mixture.priors import FLAT, GaussianMixture
-from congruence.result import Finding, Status
+from congruence.result import Finding, Record, Status, as_data, combine
 
 _ABOUT = {
     "P1": "the latents follow a Gaussian mixture, which is the prior",
@@ -38,17 +39,13 @@ _MOST_PAIRS = 3000  # of components; beyond that, a sample of the pairs is used
 
 
 @dataclass(frozen=True, eq=False)
-class Counterexample:
+class Counterexample(Record):
     """Two latents that a decoder maps to the same point."""
 
     first: Float  # (m,)
     second: Float  # (m,)
     gap: float  # distance between the two outputs
     apart: float  # distance between the two latents
-
-    def to_dict(self) -> dict[str, Any]:
-        """The pair as plain data."""
-        return asdict(self) | {"first": self.first.tolist(), "second": self.second.tolist()}
 
     def __str__(self) -> str:
         first, second = (
@@ -82,15 +79,8 @@ class HierarchyCondition:
     pair: Counterexample | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """P1, P2, P3, F1, F2, F3, F4, or "data" for the fit of the whole model."""
-        return self.finding.name
-
-    @property
-    def status(self) -> Status:
-        """The status of the finding."""
-        return self.finding.status
+    name = property(attrgetter("finding.name"))  # P1, P2, P3, F1, F2, F3, F4, or "data" for the fit of the whole model
+    status = property(attrgetter("finding.status"))
 
     def to_dict(self) -> ConditionNumbers:
         """The finding and its data, as in the JSON."""
@@ -100,7 +90,7 @@ class HierarchyCondition:
             "basis": self.finding.basis,
             "exact": self.exact,
             "evidence": self.finding.evidence,
-            "pair": None if self.pair is None else self.pair.to_dict(),
+            "pair": as_data(self.pair),
             "numbers": dict(self.numbers),
         }
 
@@ -175,16 +165,10 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
     diagonal for all covariances S, P2 holds for the latents V^T z of the same model in other coordinates; P2 of the
     given latents fails, and of the theorems only those up to an affine map apply to them.
 
-    Parameters
-    ----------
-    prior : GaussianMixture
-        A mixture that was fitted with constrained covariances ("diag", "spherical", "tied") does not decide P2, since
-        the fit assumed what P2 asserts.
-    tolerance : float
-        Largest correlation within a component that counts as none. For a prior estimated from n rows, use about
-        4 / sqrt(n * smallest weight).
-    seed : int
-        Seed of the sample of pairs of components, where there are more than 3000.
+    A mixture that was fitted with constrained covariances ("diag", "spherical", "tied") does not decide P2, since the
+    fit assumed what P2 asserts. `tolerance` is the largest correlation within a component that counts as none; for a
+    prior estimated from n rows, use about 4 / sqrt(n * smallest weight). If there are more than 3000 pairs of
+    components, a sample of them is drawn with `seed`.
 
     References
     ----------
@@ -195,13 +179,11 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
     in_latents = largest_correlation(prior.covariances)
     best = _most_distinct_pair(prior, seed)
     if best is None:
-        if prior.components == 1:
+        status: Status = "fails" if prior.components == 1 else "unknown"
+        evidence = "Fewer than two components have a density, so variance ratios are undefined."
+        if status == "fails":
             evidence = "The prior has one component; P2 needs the variances of at least two."
-            condition = make_condition("P2", "fails", evidence, exact=not prior.fitted)
-        else:
-            evidence = "Fewer than two components have a density, so variance ratios are undefined."
-            condition = make_condition("P2", "unknown", evidence)
-        status = condition.status
+        condition = make_condition("P2", status, evidence, exact=status == "fails" and not prior.fitted)
         return CanonicalAxes(np.eye(m), None, np.full(m, math.nan), math.nan, in_latents, "given", status, condition)
     pair, ratios, axes, gap = best
     frame = "found"
@@ -210,7 +192,12 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
         frame, axes, ratios = "given", np.eye(m), variances[pair[0]] / variances[pair[1]]
         gap = smallest_gap(ratios)
     correlation = largest_correlation(axes.T @ prior.covariances @ axes)
-    status = _judge_axes(gap, correlation, frame, tolerance)
+    doubtful = _CORRELATED * tolerance
+    independent: Status = "holds" if correlation <= tolerance else "ambiguous" if correlation <= doubtful else "fails"
+    distinct: Status = "holds" if gap >= _DISTINCT else "ambiguous" if gap > _EQUAL else "fails"
+    # The axes of nearly equal ratios are arbitrary, so a correlation along them refutes nothing.
+    arbitrary = frame == "found" and distinct == "ambiguous"
+    status = "ambiguous" if arbitrary else combine([independent, distinct])
     listed = ", ".join(f"{ratio:.3g}" for ratio in ratios[:_SHOWN]) + (", ..." if m > _SHOWN else "")
     ratio_words = (
         f"The variances of components {pair[0]} and {pair[1]} have ratios {listed}; the smallest gap between "
@@ -264,17 +251,6 @@ def _most_distinct_pair(prior: GaussianMixture, seed: int) -> tuple[tuple[int, i
         if best is None or gap > best[3]:
             best = ((i, j), ratios, axes / np.linalg.norm(axes, axis=0), gap)
     return best
-
-
-def _judge_axes(gap: float, correlation: float, frame: str, tolerance: float) -> Status:
-    doubtful = _CORRELATED * tolerance
-    independent = "holds" if correlation <= tolerance else "ambiguous" if correlation <= doubtful else "fails"
-    distinct = "holds" if gap >= _DISTINCT else "ambiguous" if gap > _EQUAL else "fails"
-    if "fails" in (independent, distinct):
-        # The axes of nearly equal ratios are arbitrary, so a correlation along them refutes nothing.
-        arbitrary = frame == "found" and distinct == "ambiguous"
-        return "ambiguous" if arbitrary else "fails"
-    return "ambiguous" if "ambiguous" in (independent, distinct) else "holds"
 
 
 def largest_correlation(covariances: Float) -> float:

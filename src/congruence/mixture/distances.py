@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from congruence.checks import check_integer, check_number
 from congruence.errors import InputError
 from congruence.mixture._affine_search import minimise_distance
 from congruence.mixture.priors import FLAT, GaussianMixture, as_mixture, log_normal
+from congruence.result import Record
 
 _SAME = 1e-12  # relative to the spread: components that differ by less are equal
 _PAIRS = 2**16  # of components in memory at a time
@@ -26,25 +27,23 @@ _Components = tuple[Float, Float, Float]  # weights, means and covariances
 
 
 @dataclass(frozen=True)
-class L2:
+class L2(Record):
     """The L2 distance of two mixtures."""
 
     log_distance: float  # -inf if they are equal; inf if a component on a subspace is in one of them only
     relative: float  # divided by sqrt(<p,p> + <q,q>), from 0 (equal) to 1 (no overlap); invariant under affine maps
     dimension: int  # of the smallest affine subspace that contains both, on which the densities are defined
 
+    NAMES = ("distance", "log_distance", "relative", "dimension")
+
     @property
     def distance(self) -> float:
         """||p - q||, at least 0, lower is closer; 0 or infinite outside the range of floats."""
         return math.exp(self.log_distance) if self.log_distance < math.log(np.finfo(float).max) else math.inf
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON."""
-        return {"distance": self.distance, **asdict(self)}
-
 
 @dataclass(frozen=True, eq=False)
-class AffineDistance:
+class AffineDistance(Record):
     """The distance of two mixtures after the best affine map found, z -> matrix @ z + shift.
 
     It is an upper bound, since the search may miss a better map. It is not symmetric, since the densities are compared
@@ -58,6 +57,9 @@ class AffineDistance:
     unit: float  # of the standardised distance: the fourth root of the determinant of the covariance of the target
     starts: int  # initial maps from matchings of components, and of one component onto one
     refined: int  # starts that were minimised
+
+    bound: ClassVar = "upper"
+    NAMES = ("distance", "standardised", "relative", "bound", "before", "matrix", "shift", "starts", "refined")
 
     @property
     def distance(self) -> float:
@@ -80,20 +82,6 @@ class AffineDistance:
     def __call__(self, z: Any) -> Float:
         """Map latents of the source, (n, m), to the coordinates of the target."""
         return np.asarray(z @ self.matrix.T + self.shift)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers and the map, as in the JSON."""
-        return {
-            "distance": self.distance,
-            "standardised": self.standardised,
-            "relative": self.relative,
-            "bound": "upper",
-            "before": self.before.to_dict(),
-            "matrix": self.matrix.tolist(),
-            "shift": self.shift.tolist(),
-            "starts": self.starts,
-            "refined": self.refined,
-        }
 
     def __str__(self) -> str:
         before = self.unit * self.before.distance
@@ -132,17 +120,11 @@ class AffineDistances:
 
 
 def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
-    """Compute the L2 distance of two mixtures of the same latents.
+    """Compute the L2 distance of two mixtures of the same latents, in any form that `affine_distance` takes.
 
-    If both lie on one affine subspace, densities are those on it. A component on a smaller subspace has no density:
-    its distance is infinite unless it is in both mixtures with the same weight, or `smoothing` is above 0.
-
-    Parameters
-    ----------
-    p, q : GaussianMixture
-        Or a fitted scikit-learn mixture, or a model with `mixture_prior()`; with the same number of latents.
-    smoothing : float
-        Standard deviation of Gaussian noise that is added to both.
+    If both lie on one affine subspace, densities are those on it. A component on a smaller subspace has no density: its
+    distance is infinite unless it is in both mixtures with the same weight, or `smoothing`, the standard deviation of
+    Gaussian noise that is added to both, is above 0.
 
     References
     ----------
@@ -173,17 +155,7 @@ def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
 def affine_distances(
     priors: Mapping[str, GaussianMixture] | Sequence[GaussianMixture], *, smoothing: float = 0.0, seed: int = 0
 ) -> AffineDistances:
-    """Compute `affine_distance` for all ordered pairs of mixtures.
-
-    Parameters
-    ----------
-    priors : mapping of name to GaussianMixture, or sequence
-        At least two; those of a sequence are named "0", "1", ...
-    smoothing : float, default 0.0
-        As in `affine_distance`.
-    seed : int, default 0
-        As in `affine_distance`.
-    """
+    """Compute `affine_distance` for all ordered pairs of at least two mixtures, by name or named "0", "1", ...."""
     named = dict(priors) if isinstance(priors, Mapping) else {str(i): prior for i, prior in enumerate(priors)}
     if len(named) < 2:
         raise InputError(f"priors must hold at least two mixtures; got {len(named)}")
@@ -237,15 +209,20 @@ def affine_distance(
         raise InputError("a component lies on a subspace, so it has no density; smoothing must be above 0")
     best, starts, minimised = minimise_distance(p, q, smoothing**2 * b.white @ b.white.T, refined, seed)
 
+    def join(theta: Float) -> tuple[Float, Float]:  # as a map between the mixtures, including idle directions
+        r = len(a.white)
+        matrix = b.back @ theta[: r**2].reshape(r, r) @ a.white + b.idle.T @ a.idle
+        return matrix, b.back @ theta[r**2 :] + b.mean - matrix @ a.mean
+
     def distance_after(affine: tuple[Float, Float]) -> L2:
         return l2_distance(prior_a.pushed(*affine), prior_b, smoothing=smoothing)
 
     before = l2_distance(prior_a, prior_b, smoothing=smoothing)
-    chosen = _joined(best, a, b)
+    chosen = join(best)
     if not distance_after(chosen).log_distance <= before.log_distance:
         # The search diverged to maps that collapse components: a start, or the identity, is better.
         identity = (np.eye(prior_a.dimension), np.zeros(prior_a.dimension))
-        tried = [identity, *(_joined(start, a, b) for start in starts)]
+        tried = [identity, *map(join, starts)]
         chosen = min(tried, key=lambda affine: distance_after(affine).log_distance)
     return AffineDistance(distance_after(chosen), *chosen, before, b.unit, len(starts), minimised)
 
@@ -263,13 +240,6 @@ class _Whitening:
         self.idle = axes[:, ~varying].T  # (m - r, m), orthonormal, the other directions
         self.mean = prior.mean
         self.unit = math.exp(np.log(values[varying]).sum() / 4)
-
-
-def _joined(theta: Float, a: _Whitening, b: _Whitening) -> tuple[Float, Float]:
-    """A map between whitened mixtures as matrix and shift between the mixtures, including idle directions."""
-    r = len(a.white)
-    matrix = b.back @ theta[: r**2].reshape(r, r) @ a.white + b.idle.T @ a.idle
-    return matrix, b.back @ theta[r**2 :] + b.mean - matrix @ a.mean
 
 
 def _on_common_subspace(p: GaussianMixture, q: GaussianMixture) -> tuple[GaussianMixture, GaussianMixture, int]:

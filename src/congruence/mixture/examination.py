@@ -13,18 +13,8 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
-from congruence.mixture._assumptions import (
-    AFFINE,
-    DRAWS,
-    ESSENTIAL,
-    IDENTIFIED,
-    ORDER,
-    SCALED,
-    Assumptions,
-    AssumptionsNumbers,
-    check_assumptions,
-    combine_runs,
-)
+from congruence.mixture import _assumptions as hierarchy
+from congruence.mixture._assumptions import Assumptions, AssumptionsNumbers, combine_runs
 from congruence.mixture._models import MixtureModel, as_models
 from congruence.mixture._options import CODES, MixtureOptions
 from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
@@ -32,23 +22,19 @@ from congruence.mixture.conditions import NAMES
 from congruence.mixture.priors import GaussianMixture
 from congruence.options import takes
 from congruence.progress import Progress
-from congruence.result import Finding, Result, Status, recorded
+from congruence.result import Finding, Record, Result, Status, as_data, recorded
 from congruence.tables import as_table
 from congruence.tables.inputs import pair_tables
 from congruence.tables.table import as_labels
 
-_PAIR_COLUMNS = (
-    "source",
-    "target",
-    "distance",
-    "standardised",
-    "relative",
-    "before",
-    "strong",
-    "weak",
-    "weak_held_out",
-)
-_STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
+_PAIR_COLUMNS = ("source", "target", "distance", "standardised", "relative", "before")
+_STRENGTH = (
+    None,
+    hierarchy.ESSENTIAL,
+    hierarchy.AFFINE,
+    hierarchy.SCALED,
+    hierarchy.ORDER,
+)  # of what is identified, from weak to strong
 _HEADLINES = (  # by the row of Table 1
     "No theorem is known to apply",
     "The prior is identified up to an affine map",
@@ -82,7 +68,7 @@ class MixtureNumbers(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class ExaminedRun:
+class ExaminedRun(Record):
     """One run: its model, and the assumptions it satisfies."""
 
     name: str
@@ -91,17 +77,6 @@ class ExaminedRun:
     active_latents: float | None  # latents that carry information about the data, if it was logged
     assumptions: Assumptions | None  # None if they were not checked
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> RunNumbers:
-        """The run as plain data."""
-        return {
-            "name": self.name,
-            "model": self.model,
-            "components": self.components,
-            "active_latents": self.active_latents,
-            "assumptions": None if self.assumptions is None else self.assumptions.to_dict(),
-            "notes": list(self.notes),
-        }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,7 +116,9 @@ class MixtureExamination(Result):
     def findings(self) -> tuple[Finding, ...]:
         """The main claim, then P1 to P3, F1 to F4 and the theorems, each in every run that was checked."""
         if not self.checked:
-            return (Finding("identified", IDENTIFIED, "unknown", evidence="The assumptions were not checked."),)
+            return (
+                Finding("identified", hierarchy.IDENTIFIED, "unknown", evidence="The assumptions were not checked."),
+            )
         return (
             self._over_runs([one.finding for one in self.checked.values()]),
             *(self._over_runs([one.premises[name] for one in self.checked.values()]) for name in NAMES),
@@ -174,18 +151,15 @@ class MixtureExamination(Result):
         headline = _HEADLINES[self.row]
         if not self.row and (row := _shared_row(replace(one, noise="known") for one in self.checked.values())):
             headline = f"If the distribution of the noise is known, {_HEADLINES[row][0].lower()}{_HEADLINES[row][1:]}"
-        return (f"{headline}{where}.", self._explanation(), *agreement)
-
-    def _explanation(self) -> str:
-        """The rows that the runs reach."""
         verdicts = {one.verdict for one in self.checked.values()}
-        if len(verdicts) == 1:
-            return verdicts.pop()
         reached = Counter(one.row for one in self.checked.values())
-        if not any(reached):
-            return f"None of the {len(self.checked)} runs is known to satisfy P1, F1 and F2 together."
         counts = (f"row {row} in {reached[row]}" if row else f"none in {reached[0]}" for row in sorted(reached))
-        return f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
+        explanation = f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
+        if len(verdicts) == 1:
+            explanation = verdicts.pop()
+        elif not any(reached):
+            explanation = f"None of the {len(self.checked)} runs is known to satisfy P1, F1 and F2 together."
+        return (f"{headline}{where}.", explanation, *agreement)
 
     def parts(self) -> dict[Any, Finding | PairAgreement]:
         """The findings by name and by (run, name), and the ordered pairs by (source, target)."""
@@ -202,7 +176,7 @@ class MixtureExamination(Result):
             "rows": len(self.labels),
             "labels": self.labels_from,
             "runs": [run.to_dict() for run in self.runs],
-            "agreement": None if self.agreement is None else self.agreement.to_dict(),
+            "agreement": as_data(self.agreement),
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -214,8 +188,8 @@ class MixtureExamination(Result):
             return
         for pair in self.agreement.pairs:
             numbers = pair.to_dict()
-            values = {**numbers, **numbers["mcc"]}
-            yield {name: values[name] for name in _PAIR_COLUMNS}
+            mcc = numbers.pop("mcc")
+            yield {name: numbers[name] for name in _PAIR_COLUMNS} | mcc
 
 
 @takes(MixtureOptions)
@@ -261,7 +235,14 @@ def examine_mixture(
         check_choice("codes_are", options.codes_are, CODES)
     progress = progress or (lambda what, done, total: None)
     models = as_models(prior, decoder, codes, data, options.noise)
-    priors = {name: _mixture(name, model, named=len(models) > 1 or name != "model") for name, model in models.items()}
+    priors = {}
+    for name, model in models.items():
+        try:
+            priors[name] = model.mixture()
+        except InputError as error:
+            if len(models) == 1 and name == "model":
+                raise
+            raise InputError(f"the prior of {name} cannot be used: {error}") from error
     values, labels, notes, files = _read_codes(models, options)
     runs, spaces = [], []
     for i, (name, model) in enumerate(models.items()):
@@ -276,7 +257,7 @@ def examine_mixture(
     if labels is None and spaces:
         labels, labels_from = spaces[0].states, f"most likely component in {first}"
     elif not spaces and mixture is not None:
-        drawn = mixture.draw(DRAWS, seed=options.seed)
+        drawn = mixture.draw(hierarchy.DRAWS, seed=options.seed)
         spaces = [LatentSpace(first, drawn.latents, mixture)]
         labels, labels_from = drawn.states, "component of the prior (draws from the prior)"
     notes = [*notes, *(f"{run.name}: {note}." for run in runs for note in run.notes)]
@@ -309,15 +290,6 @@ def _shared_row(runs: Iterable[Assumptions]) -> int:
     return max((some[0].number for some in each if all(row.prior.status == "holds" for row in some)), default=0)
 
 
-def _mixture(name: str, model: MixtureModel, *, named: bool) -> GaussianMixture | None:
-    try:
-        return model.mixture()
-    except InputError as error:
-        if not named:
-            raise
-        raise InputError(f"the prior of {name} cannot be used: {error}") from error
-
-
 def _read_codes(
     models: Mapping[str, MixtureModel], options: MixtureOptions
 ) -> tuple[dict[str, Float], Array | None, list[str], dict[str, Any]]:
@@ -329,7 +301,7 @@ def _read_codes(
     if not codes:
         return {}, None, [], {}
     inputs = pair_tables([as_table(rows, name=name) for name, rows in codes.items()], labels=options.labels)
-    labels, rows = inputs.labels, _spread_rows(np.arange(len(inputs.values[0])), options.rows)
+    labels, rows = inputs.labels, hierarchy.spread_rows(len(inputs.values[0]), options.rows)
     if labels is not None:
         if labels.ndim > 1:
             raise InputError(f"labels must be one column; got shape {labels.shape}")
@@ -339,31 +311,14 @@ def _read_codes(
     return chosen, labels, inputs.notes, recorded(inputs.files)
 
 
-def _spread_rows(x: Array, most: int) -> Array:
-    """At most this number of the rows of x, evenly spread."""
-    return x if len(x) <= most else x[np.linspace(0, len(x) - 1, most).astype(int)]
-
-
 def _examine_run(
     name: str, model: MixtureModel, prior: GaussianMixture | None, codes: Float | None, options: MixtureOptions
 ) -> ExaminedRun:
     notes, assumptions, most = list(model.notes), None, options.max_components
     if options.check and prior is not None and model.components <= most:
-        assumptions = check_assumptions(
-            prior,
-            model.decoder,
-            codes,
-            model.data,
-            codes_are=options.codes_are or model.codes_are,
-            draws=None if model.draws is None else _spread_rows(to_numpy(model.draws), options.rows),
-            noise=model.noise,
-            tolerance=options.tolerance,
-            seed=options.seed,
-        )
+        assumptions = hierarchy.check_assumptions(prior, model, codes, options)
         notes += [_LOGITS] if model.logits and model.decoder is not None else []
     elif options.check:
-        notes.append(
-            f"the assumptions were not checked, since the prior has {model.components} components (at most {most} are "
-            "checked)"
-        )
+        why = f"the prior has {model.components} components (at most {most} are checked)"
+        notes.append(f"the assumptions were not checked, since {why}")
     return ExaminedRun(name, model.kind, model.components, model.active_latents, assumptions, tuple(notes))

@@ -22,7 +22,7 @@ from congruence.errors import InputError
 from congruence.mixture._cells import cell_counts, explain_dependence, find_peaks, weigh_cells
 from congruence.mixture.conditions import largest_correlation
 from congruence.mixture.priors import GaussianMixture
-from congruence.result import Status
+from congruence.result import Record, Status
 
 MOST_LATENTS = 12  # components are counted over all subsets
 _INTEGER = 1e-6  # relative error of a number of states that is an integer
@@ -37,7 +37,7 @@ _NOISE = 0.5  # standard deviations: larger differences are not estimation error
 
 
 @dataclass(frozen=True, eq=False)
-class Structure:
+class Structure(Record):
     """Hidden discrete variables U_1, ..., U_k behind the components of a mixture.
 
     Variables are ordered by their neighbourhoods; names of states are arbitrary.
@@ -53,15 +53,6 @@ class Structure:
         """Each neighbourhood with its number of states, independent of the names of states."""
         return tuple(zip(self.neighbourhoods, self.dims, strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, as in the JSON."""
-        return {
-            "neighbourhoods": [list(n) for n in self.neighbourhoods],
-            "dims": list(self.dims),
-            "states": self.states.tolist(),
-            "probabilities": self.probabilities.tolist(),
-        }
-
     def __str__(self) -> str:
         return "; ".join(f"{d} states on latents {list(n)}" for n, d in self.key) or "one state"
 
@@ -71,7 +62,7 @@ _NO_VARIABLES = Structure((), (), np.zeros((1, 0), dtype=int), np.ones(()))  # b
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenStates:
+class HiddenStates(Record):
     """The result of `recover_hidden_states`."""
 
     status: Status  # "holds" (recovered), "fails" (the counts exclude P3) or "unknown"
@@ -81,22 +72,12 @@ class HiddenStates:
     separation: float  # smallest distance between distinct components on a latent, in standard deviations
     reason: str
 
+    NAMES = ("status", "k", "structure", "confidence", "components", "separation", "reason")
+
     @property
     def k(self) -> int | None:
         """The number of hidden variables."""
         return None if self.structure is None else len(self.structure.dims)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, as in the JSON."""
-        return {
-            "status": self.status,
-            "k": self.k,
-            "structure": None if self.structure is None else self.structure.to_dict(),
-            "confidence": self.confidence,
-            "components": self.components,
-            "separation": self.separation,
-            "reason": self.reason,
-        }
 
     def __str__(self) -> str:
         if self.structure is None:
@@ -297,16 +278,17 @@ def _count_states(labels: Array) -> dict[tuple[int, ...], int] | str:
     m = labels.shape[1]
     subsets = [chosen for size in range(1, m + 1) for chosen in combinations(range(m), size)]
     counted = {chosen: len(np.unique(labels[:, chosen], axis=0)) for chosen in subsets}
+    places = {chosen: tuple(int(t in chosen) for t in range(m)) for chosen in subsets}
     logs = np.zeros((2,) * m)  # of k(S), an axis of 0 and 1 for each latent
     for chosen, count in counted.items():
-        logs[_place(chosen, m)] = math.log(count)
+        logs[places[chosen]] = math.log(count)
     gains = logs[(1,) * m] - np.flip(logs)  # log k(all) - log k(all but S)
     for t in range(m):  # Moebius inversion, one latent at a time
         low, high = np.take(gains, 0, t), np.take(gains, 1, t)
         gains = np.stack([low, high - low], axis=t)
     sizes = {}
     for chosen in subsets:
-        states = math.exp(gains[_place(chosen, m)])
+        states = math.exp(gains[places[chosen]])
         if abs(states - round(states)) > _INTEGER * states or round(states) < 1:
             return f"counting yields {states:.3g} states for the variable on latents {chosen}"
         if round(states) > 1:
@@ -316,10 +298,6 @@ def _count_states(labels: Array) -> dict[tuple[int, ...], int] | str:
         if expected != count:
             return f"latents {chosen} show {count} components, not {expected}"
     return sizes
-
-
-def _place(chosen: tuple[int, ...], m: int) -> tuple[int, ...]:
-    return tuple(int(t in chosen) for t in range(m))
 
 
 def _assign_states(

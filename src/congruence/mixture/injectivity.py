@@ -49,65 +49,39 @@ class DecoderConditions:
 
 
 def decoder_conditions(decoder: Any, latents: Any, *, seed: int = 0) -> DecoderConditions:
-    """Test F1 to F4 for a decoder.
+    """Test F1 to F4 for a decoder, a torch module.
 
-    Parameters
-    ----------
-    decoder : torch module
-        A `Sequential` of known layers is analysed layer by layer, other modules by their outputs and Jacobians.
-    latents : (n, m)
-        Latents at which counterexamples are searched: codes, or draws from the prior.
-    seed : int
-        Seed of the search.
+    A `Sequential` of known layers is analysed layer by layer, other modules by their outputs and Jacobians.
+    Counterexamples are searched at `latents` (n, m): codes, or draws from the prior.
     """
     z = np.asarray(to_numpy(latents), dtype=np.float64)
     if z.ndim != 2 or not z.size:
         raise InputError(f"latents must have shape (n, m); got {z.shape}")
     network = read_decoder(decoder, z.shape[1], seed=seed)
     verdicts = [(block.name, block.judge(seed)) for block in network.blocks or ()]
-    conditions = (
-        _judge_smooth(network, z, seed)
-        or _judge_width(network, z, seed)
-        or _judge_blocks(verdicts)
-        or _judge_all_pieces(network, seed)
-        or _judge_by_search(network, verdicts, z, seed)
-    )
+    widths = [block.matrix.shape[1] for block in network.blocks or () if block.matrix is not None]
+    least, m = min([network.outputs, *widths]), network.latents
+    conditions: _Conditions
+    if network.f1.status == "fails":  # only a search for two latents with one output remains
+        evidence = "The decoder is not piecewise affine, so the hierarchy does not apply to it."
+        f4 = _judge_f4([], _refute(network, z, seed=seed), "The decoder is not piecewise affine", _COLLISION)
+        conditions = make_condition("F2", "unknown", evidence), make_condition("F3", "unknown", evidence), f4
+    elif least < m:  # Remark 3.6, also for inner layers
+        where = "outputs" if network.outputs == least else "units in one layer"
+        evidence = f"There are {m} latents and {least} {where}, so every linear piece loses a direction (Remark 3.6)."
+        pair = _refute(network, z, seed=seed)
+        conditions = _same("fails", evidence, exact=network.f1.status == "holds", pair=pair)
+    elif verdicts and all(verdict.status == "holds" for _, verdict in verdicts):
+        how = "; ".join(f"{name}: {verdict.how}" for name, verdict in verdicts)
+        conditions = _same("holds", f"Every layer is injective ({how}).", exact=True)
+    else:
+        conditions = _judge_all_pieces(network, seed) or _judge_by_search(network, verdicts, z, seed)
     blocks = tuple((name, verdict.status, verdict.how) for name, verdict in verdicts)
     return DecoderConditions((network.f1, *conditions), network.latents, network.outputs, blocks)
 
 
 def _same(status: Status, evidence: str, *, exact: bool, pair: Counterexample | None = None) -> _Conditions:
     return tuple(make_condition(name, status, evidence, exact=exact, pair=pair) for name in ("F2", "F3", "F4"))
-
-
-def _judge_smooth(network: PiecewiseDecoder, z: Float, seed: int) -> _Conditions | None:
-    """Without linear pieces, only a search for two latents with one output remains."""
-    if network.f1.status != "fails":
-        return None
-    evidence = "The decoder is not piecewise affine, so the hierarchy does not apply to it."
-    f4 = _judge_f4([], _refute(network, z, seed=seed), "The decoder is not piecewise affine", _COLLISION)
-    return make_condition("F2", "unknown", evidence), make_condition("F3", "unknown", evidence), f4
-
-
-def _judge_width(network: PiecewiseDecoder, z: Float, seed: int) -> _Conditions | None:
-    """Remark 3.6, also for inner layers: with fewer units than latents, some direction is lost everywhere."""
-    widths = [block.matrix.shape[1] for block in network.blocks or () if block.matrix is not None]
-    least = min([network.outputs, *widths])
-    if least >= network.latents:
-        return None
-    where = "outputs" if network.outputs == least else "units in one layer"
-    m = network.latents
-    evidence = f"There are {m} latents and {least} {where}, so every linear piece loses a direction (Remark 3.6)."
-    exact = network.f1.status == "holds"
-    return _same("fails", evidence, exact=exact, pair=_refute(network, z, seed=seed))
-
-
-def _judge_blocks(verdicts: _Verdicts) -> _Conditions | None:
-    """A chain of injective blocks is injective."""
-    if not verdicts or any(verdict.status != "holds" for _, verdict in verdicts):
-        return None
-    how = "; ".join(f"{name}: {verdict.how}" for name, verdict in verdicts)
-    return _same("holds", f"Every layer is injective ({how}).", exact=True)
 
 
 def _judge_all_pieces(network: PiecewiseDecoder, seed: int) -> _Conditions | None:

@@ -48,13 +48,6 @@ _APPROXIMATE = (
 _UNKNOWN_KIND = "They may be posterior means, which vary less than the prior in an exact model: set codes_are."
 
 
-def _draw_noise(kind: str, size: tuple[int, ...], rng: np.random.Generator) -> Float:
-    """Independent noise of mean 0 and variance 1 in place of Gaussian noise."""
-    if kind == "t5":
-        return np.asarray(rng.standard_t(5, size=size) / math.sqrt(5 / 3))
-    return np.asarray((rng.gamma(4.0, size=size) - 4.0) / 2.0)
-
-
 ALTERNATIVES = {  # within components
     "t5": "t-distributed components (5 degrees of freedom)",
     "gamma": "gamma-distributed components (skewness 1)",
@@ -137,12 +130,8 @@ def judge_prior(
         evidence += f" {_APPROXIMATE if codes_are == 'encoder' else _UNKNOWN_KIND}"
     elif test.refuted and prior.fitted:
         evidence += " Another fit, or one with more components, may follow them: P1 does not bound their number."
-    numbers = {
-        "p": test.p,
-        "departure": test.departure,
-        "power": dict(test.power),
-        "components_by_likelihood": selected,
-    }
+    numbers: dict[str, Any] = {"p": test.p, "departure": test.departure, "power": dict(test.power)}
+    numbers["components_by_likelihood"] = selected
     return make_condition("P1", status, evidence, numbers=numbers), test
 
 
@@ -233,20 +222,13 @@ def best_fit(start: GaussianMixture, z: Float, *, seed: int = 0) -> GaussianMixt
     A fit from one start can end in a poor optimum, which rows of a mixture do not follow either. Fits with a component
     of fewer rows than a covariance needs are left out: the likelihood has no bound there.
     """
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture as Fitted
-
     best = refit(start, z)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for i in range(_FITS):
-            fitted = Fitted(start.components, init_params="k-means++", random_state=(seed + i) % 2**32)
-            other = refit(GaussianMixture.from_sklearn(fitted.fit(z)), z)
-            enough = other.weights.min() * len(z) >= 2 * (z.shape[1] + 1)
-            if enough and other.log_density(z).mean() > best.log_density(z).mean():
-                best = other
+    for i in range(_FITS):
+        fitted = _fit_sklearn(z, start.components, init_params="k-means++", random_state=(seed + i) % 2**32)
+        other = refit(GaussianMixture.from_sklearn(fitted), z)
+        enough = other.weights.min() * len(z) >= 2 * (z.shape[1] + 1)
+        if enough and other.log_density(z).mean() > best.log_density(z).mean():
+            best = other
     return best
 
 
@@ -284,11 +266,6 @@ def select_components(z: Float, about: int, *, seed: int = 0) -> int:
     Candidates are small numbers and numbers near `about`. Covariances are full, or diagonal for more than 20 latents.
     Latents are standardised first; constant ones are left out.
     """
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture as Fitted
-
     spread = z.std(0)
     varies = spread > FLAT * np.abs(z).max(0)
     if not varies.any():
@@ -300,22 +277,33 @@ def select_components(z: Float, about: int, *, seed: int = 0) -> int:
     tried = sorted({1, 2, about // 2, about - 1, about, about + 1, about + 2, 2 * about} & set(range(1, half // 4)))
     if not tried:
         return 1
-    kind = "full" if z.shape[1] <= 20 else "diag"
-    scores = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for count in tried:
-            fitted = Fitted(count, covariance_type=kind, reg_covar=1e-6, random_state=seed, n_init=2)
-            scores[count] = fitted.fit(train).score_samples(held_out)
+    chosen = {"covariance_type": "full" if z.shape[1] <= 20 else "diag", "random_state": seed, "n_init": 2}
+    scores = {count: _fit_sklearn(train, count, **chosen).score_samples(held_out) for count in tried}
     best = max(tried, key=lambda count: scores[count].mean())
     losses = {count: scores[best] - scores[count] for count in tried}
     close = (count for count, lost in losses.items() if lost.mean() <= lost.std() / math.sqrt(len(held_out)))
     return next(close, best)
 
 
+def _fit_sklearn(z: Float, components: int, **options: Any) -> Any:
+    """A fitted scikit-learn mixture; one that does not converge is used as it is."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return Fitted(components, **options).fit(z)
+
+
 def _draw(mixture: GaussianMixture, n: int, rng: np.random.Generator, kind: str = "") -> Float:
-    """Draw n rows, with Gaussian noise within components or with another kind."""
-    noise = _draw_noise(kind, (n, mixture.dimension), rng) if kind else None
+    """Draw n rows, with Gaussian noise within components or with that of an alternative, of mean 0 and variance 1."""
+    size, noise = (n, mixture.dimension), None
+    if kind == "t5":
+        noise = rng.standard_t(5, size=size) / math.sqrt(5 / 3)
+    elif kind == "gamma":
+        noise = (rng.gamma(4.0, size=size) - 4.0) / 2.0
     return mixture.draw(n, seed=int(rng.integers(2**63)), noise=noise).latents
 
 

@@ -125,14 +125,10 @@ class ReluModel:
         return Surface(self, points[likely], weights)
 
     def _grid(self, step: float) -> Array:
-        scales = np.sqrt(self.prior.covariances[:, 0, 0])
-        means = self.prior.means[:, 0]
+        scales, means = np.sqrt(self.prior.covariances[:, 0, 0]), self.prior.means[:, 0]
         ends = [(means - _REACH * scales).min(), (means + _REACH * scales).max()]
-        seen = self.decode(np.concatenate([ends, self.kinks]))
-        lines = [
-            np.arange(low - _REACH * self.noise, high + _REACH * self.noise + step, step)
-            for low, high in zip(seen.min(0), seen.max(0), strict=True)
-        ]
+        seen, reach = self.decode(np.concatenate([ends, self.kinks])), _REACH * self.noise
+        lines = [np.arange(a - reach, b + reach + step, step) for a, b in zip(seen.min(0), seen.max(0), strict=True)]
         count = math.prod(len(line) for line in lines)
         if count > _CELLS:
             raise InputError(f"step must be larger: its grid has {count} points, and at most {_CELLS} are allowed")

@@ -92,18 +92,10 @@ class Slice:
 
 
 def slice_all(model: ReluModel, *, surface: Surface | None = None, values: int = 121) -> list[Slice]:
-    """Slices along every parameter of a model: weights, means, scales, slopes and biases.
+    """Slices of `values` points along every parameter of a model: weights, means, scales, slopes and biases.
 
-    When a weight moves, the others keep their ratios; of two weights only the first is moved.
-
-    Parameters
-    ----------
-    model : ReluModel
-        The centre.
-    surface : Surface, optional
-        That of the truth; by default the model is the truth.
-    values : int
-        Number of points of each slice.
+    When a weight moves, the others keep their ratios; of two weights only the first is moved. `surface` is that of the
+    truth; by default the model is the truth.
     """
     surface = model.surface() if surface is None else surface
     sizes = {name: len(some) for name, some in model.parameters().items()}
@@ -123,29 +115,23 @@ def slice_along(
         known = ", ".join(f"{name} 0 to {len(some) - 1}" for name, some in at.items())
         raise InputError(f"parameter must be one of {known}; got {parameter} {index}")
     check_integer("values", values, 2 * _VALLEY + 3)
-    grid = _grid(parameter, float(at[parameter][index]), values)
+    half, at_centre = (values - 1) // 2, float(at[parameter][index])  # half of the values on either side
+    steps = np.linspace(-1, 1, 2 * half + 1)
+    if parameter == "weights":
+        low, high = min(_SHARE, at_centre / 2), max(1 - _SHARE, (1 + at_centre) / 2)
+        sides = np.linspace(low, at_centre, half, endpoint=False), np.linspace(at_centre, high, half + 1)
+        grid = np.concatenate(sides)
+    elif parameter == "scales":
+        grid = at_centre * np.exp(np.log(5.0) * steps)
+    else:
+        grid = at_centre + _SPAN * steps
     moved = torch.as_tensor(grid)
     batch = {name: some.expand(len(grid), -1).clone() for name, some in at.items()}
     if parameter == "weights":
         batch["weights"] *= ((1 - moved) / (1 - at["weights"][index]))[:, None]
     batch[parameter][:, index] = moved
-    return Slice(
-        parameter,
-        index,
-        float(at[parameter][index]),
-        grid,
-        (surface.divergence(batch) - surface.divergence(at)).numpy(),
-    )
-
-
-def _grid(parameter: str, centre: float, count: int) -> Float:
-    """Values around the centre, half of them on either side, and the centre itself."""
-    half = (count - 1) // 2
-    if parameter == "weights":
-        low, high = min(_SHARE, centre / 2), max(1 - _SHARE, (1 + centre) / 2)
-        return np.concatenate([np.linspace(low, centre, half, endpoint=False), np.linspace(centre, high, half + 1)])
-    steps = np.linspace(-1, 1, 2 * half + 1)
-    return np.asarray(centre * np.exp(np.log(5.0) * steps) if parameter == "scales" else centre + _SPAN * steps)
+    excess = (surface.divergence(batch) - surface.divergence(at)).numpy()
+    return Slice(parameter, index, at_centre, grid, excess)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,21 +195,11 @@ class Search:
 def search(
     truth: ReluModel, *, components: int | None = None, starts: int = 8, surface: Surface | None = None, seed: int = 0
 ) -> Search:
-    """Minimise the expected negative log-likelihood under `truth` from random starts.
+    """Minimise the expected negative log-likelihood under `truth`, whose noise and number of units are known.
 
-    Parameters
-    ----------
-    truth : ReluModel
-        The model of the data; its noise and the number of its units are known.
-    components : int, optional
-        Number of components of the fitted prior; by default that of the truth.
-    starts : int
-        Number of starts. The first is the truth with a little noise (with its heaviest component split, or its lightest
-        left out); the others use only the location of the prior.
-    surface : Surface, optional
-        That of the truth, to avoid computing it again.
-    seed : int
-        The same seed gives the same result.
+    By default the fitted prior has as many `components` as that of the truth. The first start is the truth with a
+    little noise (with its heaviest component split, or its lightest left out); the others are random and use only the
+    location of the prior. `surface` is that of the truth, to avoid computing it again.
     """
     components = truth.prior.components if components is None else components
     check_integers(1, components=components, starts=starts)

@@ -14,6 +14,7 @@ from congruence.arrays import Array, Float, as_matrix, listing, to_numpy
 from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 from congruence.guards import PRIOR_BYTES
+from congruence.result import Record
 from congruence.tables.access import read_npz_arrays
 
 FLAT = 1e-12  # relative to the largest variance of the mixture: directions with less variance are degenerate
@@ -33,7 +34,7 @@ class Draw:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixture:
+class GaussianMixture(Record):
     """The distribution sum_j weights[j] N(means[j], covariances[j]) on R^m.
 
     Covariances may be degenerate: the component then lies on a subspace, and only the density is undefined. Arrays are
@@ -44,6 +45,8 @@ class GaussianMixture:
     means: Float  # (J, m)
     covariances: Float  # (J, m, m)
     fitted: str = ""  # covariance type if the mixture was fitted to data; "" if it is known, as the prior of a model
+
+    NAMES = _FIELDS
 
     def __post_init__(self) -> None:
         weights, means, covariances = (_as_numbers(getattr(self, name), name) for name in _FIELDS)
@@ -67,16 +70,9 @@ class GaussianMixture:
     def from_arrays(cls, weights: Any, means: Any, covariances: Any, fitted: Any = "") -> GaussianMixture:
         """Create a mixture from arrays or tensors; components of weight 0 are left out.
 
-        Parameters
-        ----------
-        weights : (J,)
-            At least 0, summing to 1.
-        means : (J, m)
-            Or (J,) if m = 1.
-        covariances : (J, m, m), (J, m) or (J,)
-            Matrices, variances along each axis, or one variance for all axes.
-        fitted : str
-            Covariance type ("full", "diag", "spherical", "tied") if the mixture was fitted to data; "" if it is known.
+        `weights` (J,) sum to 1; `means` are (J, m), or (J,) if m = 1; `covariances` are matrices (J, m, m),
+        variances along each axis (J, m), or one variance for all axes (J,). `fitted` is the covariance type ("full",
+        "diag", "spherical", "tied") if the mixture was fitted to data; "" if it is known.
         """
         arrays = zip(_FIELDS, (weights, means, covariances), strict=True)
         weights, means, covariances = (_as_numbers(x, name, scalar=False) for name, x in arrays)
@@ -224,10 +220,6 @@ class GaussianMixture:
         shift = np.broadcast_to(_as_numbers(shift, "shift"), (len(matrix),))
         covariances = matrix @ self.covariances @ matrix.T
         return GaussianMixture(self.weights, self.means @ matrix.T + shift, covariances, self.fitted)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Weights, means and covariances as lists, as in the JSON."""
-        return {name: getattr(self, name).tolist() for name in _FIELDS}
 
 
 def as_mixture(prior: Any, name: str = "prior") -> GaussianMixture:

@@ -50,17 +50,12 @@ def relu_injective(weight: Any, bias: Any, *, most: int = 3000, seed: int = 0) -
     seed : int
         Seed of the search.
 
-    Returns
-    -------
-    LayerVerdict
-        If the layer is not injective, it contains two latents with the same output.
-
     References
     ----------
     Puthawala et al. 2022 for bias 0. With a bias: F(x) = F(y) makes F constant between x and y, and halfway all rows
     that are active, or on their border, are orthogonal to x - y.
     """
-    weight, bias = to_numpy(weight).astype(np.float64), to_numpy(bias).astype(np.float64)
+    weight, bias = (to_numpy(x).astype(np.float64) for x in (weight, bias))
     if weight.ndim != 2 or not weight.size or bias.shape != (len(weight),):
         raise InputError(f"weight and bias must have shapes (n, m) and (n,); got {weight.shape} and {bias.shape}")
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
