@@ -154,6 +154,15 @@ def test_points_that_the_model_misses_are_left_out(z):
     assert result.to_dict()["points"] == 0
 
 
+def test_a_model_whose_outputs_saturate_is_inverted_as_far_as_possible(rng):
+    """The search for codes reaches points at which most directions change no output."""
+    drawn = torch.Generator().manual_seed(0)
+    a, b = (3 * torch.randn(4, 5, generator=drawn, dtype=torch.float64) for _ in range(2))
+    result = measure_disentanglement(lambda s: torch.tanh(s @ a), lambda s: torch.tanh(s @ b), rng.normal(size=(30, 4)))
+    assert result.local.status in ("fails", "unknown")
+    assert np.isfinite(result.misses).all()
+
+
 def test_what_cannot_be_used_is_refused(z):
     with pytest.raises(InputError, match="needs decoder, or inverse="):
         measure_disentanglement(generator, None, z)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float, to_numpy
-from congruence.decoder.certificates import StretchCertificate, certify_layers
+from congruence.decoder.certificates import StretchCertificate
 from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch
 from congruence.decoder.stretch import BiLipschitz, unseen_share
 from congruence.errors import InputError
 from congruence.result import Finding, Status
 
-_LARGEST_LAYER = 2**21  # entries of a layer whose singular values are computed unasked: about a second
 _SAMPLE = 1000  # rows whose pairwise distances are compared
 _PAIRS = 2000  # of rows whose midpoint is compared with the sample
 _FAR = 2.0  # times the 99 % quantile of the gaps between neighbours: midpoints farther from every row lie in a hole
@@ -49,14 +48,6 @@ class MeasuredDecoder:
     def best(self) -> BiLipschitz | StretchCertificate:
         """The certificate if there is one, else the sampled constant."""
         return self.certificate or self.stretch
-
-
-def certify(decoder: Any, latent_shape: tuple[int, ...]) -> StretchCertificate | None:
-    """Return the certificate of the layers, or None if they do not allow one."""
-    try:
-        return certify_layers(decoder, latent_shape, largest=_LARGEST_LAYER)
-    except InputError:
-        return None
 
 
 def judge_premises(

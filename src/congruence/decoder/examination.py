@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
@@ -12,9 +13,9 @@ from congruence.arrays import to_numpy
 from congruence.checks import check_number
 from congruence.decoder._latents import read_latents
 from congruence.decoder._options import DecoderOptions
-from congruence.decoder._premises import MeasuredDecoder, certify, judge_premises
+from congruence.decoder._premises import MeasuredDecoder, judge_premises
 from congruence.decoder.bounds import Bound, UpTo, theorem1
-from congruence.decoder.certificates import StretchCertificate
+from congruence.decoder.certificates import StretchCertificate, certify_layers
 from congruence.decoder.prepared_decoder import prepare_decoder
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
 from congruence.errors import InputError
@@ -26,6 +27,7 @@ from congruence.progress import Progress
 from congruence.result import Finding, Result, Status, as_data, conclude
 
 _ROUNDING = 1e-6  # of the diameter
+_LARGEST_LAYER = 2**21  # entries of a layer whose singular values are computed unasked: about a second
 _GROUPS: Mapping[UpTo, str] = {"rigid": "a rigid motion", "similarity": "a rigid motion and a scale"}
 
 
@@ -220,8 +222,8 @@ def examine_decoder(
     return DecoderExamination(
         stretch=first.stretch,
         bounds=bounds,
-        theorem1=_conclude("theorem1", "rigid", bounds, premises, first, second),
-        theorem1_similarity=_conclude("theorem1_similarity", "similarity", bounds, premises, first, second),
+        theorem1=_conclude("rigid", bounds, premises, first, second),
+        theorem1_similarity=_conclude("similarity", bounds, premises, first, second),
         diameter=measured,
         diameter_from="latents" if size is None else "given",
         notes=tuple(notes),
@@ -247,7 +249,10 @@ def _measure(decoder: Any, z: Any, options: DecoderOptions, progress: Progress) 
     chosen = {name: getattr(options, name) for name in ("method", "directions", "chunk", "device", "seed")}
     stretch = bilipschitz(decoder, z, **chosen, progress=progress)
     prepared = prepare_decoder(decoder, z, options.device)
-    return MeasuredDecoder(prepared, stretch, certify(decoder, prepared.latent_shape), options.seed)
+    certificate = None
+    with contextlib.suppress(InputError):
+        certificate = certify_layers(decoder, prepared.latent_shape, largest=_LARGEST_LAYER)
+    return MeasuredDecoder(prepared, stretch, certificate, options.seed)
 
 
 def _bound(
@@ -271,7 +276,6 @@ def _bound(
 
 
 def _conclude(
-    name: str,
     up_to: UpTo,
     bounds: Mapping[UpTo, Bound],
     premises: tuple[Finding, ...],
@@ -283,6 +287,7 @@ def _conclude(
     A vacuous bound leaves it unknown. With both codes it is refuted if the best map of the group leaves more than the
     bound: the root mean square of the least-squares map is at most the largest distance that any map leaves.
     """
+    name = "theorem1" if up_to == "rigid" else "theorem1_similarity"
     trainings = "Two trainings with such decoders" if second is None else "Both trainings"
     claim = f"{trainings} differ by {_GROUPS[up_to]}, up to the bound."
     if not bounds:

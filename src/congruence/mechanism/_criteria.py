@@ -70,24 +70,20 @@ def support_of(j: Float, *, rtol: float = RTOL, atol: float = 0.0, scale: str = 
     return np.asarray((relative_sizes(j, scale) > rtol) & (np.abs(j) > atol))
 
 
-class SizeHistogram:
-    """A histogram of the relative sizes of entries, from which the widest interval without entries is read."""
+def histogram_sizes(shares: Float) -> Array:
+    """Count the relative sizes of the entries of a Jacobian between the ends of the sweep, by their logarithm."""
+    bins = round(float(np.log10(SWEEP[-1] / SWEEP[0])) * _BINS)
+    inside = shares[(shares > SWEEP[0]) & (shares < SWEEP[-1])]
+    places = np.floor((np.log10(inside) - np.log10(SWEEP[0])) * _BINS).astype(int)
+    return np.bincount(np.clip(places, 0, bins - 1), minlength=bins)
 
-    def __init__(self) -> None:
-        self.counts = np.zeros(round(float(np.log10(SWEEP[-1] / SWEEP[0])) * _BINS), dtype=np.int64)
 
-    def add(self, shares: Float) -> None:
-        """Count the relative sizes of one Jacobian."""
-        inside = shares[(shares > SWEEP[0]) & (shares < SWEEP[-1])]
-        places = np.floor((np.log10(inside) - np.log10(SWEEP[0])) * _BINS).astype(int)
-        self.counts += np.bincount(np.clip(places, 0, len(self.counts) - 1), minlength=len(self.counts))
-
-    def widest_gap(self) -> tuple[float, float]:
-        """Return the widest interval of tolerances, within those of the sweep, over which no support changes."""
-        filled = np.concatenate([[-1], np.flatnonzero(self.counts), [len(self.counts)]])
-        gap = int(np.diff(filled).argmax())
-        ends = np.log10(SWEEP[0]) + np.array([filled[gap] + 1, filled[gap + 1]]) / _BINS
-        return float(10.0 ** ends[0]), float(10.0 ** ends[1])
+def widest_gap(counts: Array) -> tuple[float, float]:
+    """Return the widest interval of tolerances, within those of the sweep, without entries: no support changes."""
+    filled = np.concatenate([[-1], np.flatnonzero(counts), [len(counts)]])
+    gap = int(np.diff(filled).argmax())
+    ends = np.log10(SWEEP[0]) + np.array([filled[gap] + 1, filled[gap + 1]]) / _BINS
+    return float(10.0 ** ends[0]), float(10.0 ** ends[1])
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def _parts(parts: FinestParts) -> Iterator[Block]:
         first = steps.pop()[0] if steps and steps[-1][2] == text else number(rtol, 1)
         steps.append((first, number(rtol, 1), text))
     if len(steps) > 1:
-        columns = (Column("tolerance from"), Column("to"), Column("parts at most points", "text"))
+        columns = (*doc.columns("tolerance from", "to"), Column("parts at most points", "text"))
         yield Table(f"Parts of type {parts.type} by tolerance", columns, steps, sortable=False)
     for note in parts.notes:
         yield Text(note, muted=True)
@@ -153,11 +153,8 @@ def _parts(parts: FinestParts) -> Iterator[Block]:
 def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> Table:
     columns = (
         *doc.columns("criterion", "verdict", kind="text"),
-        Column("points"),
-        Column("margin"),
-        Column("margin is the", "text"),
-        Column("worst", "text", brief=False),
-        Column("basis", "text"),
+        *doc.columns("points", "margin"),
+        *(Column("margin is the", "text"), Column("worst", "text", brief=False), Column("basis", "text")),
     )
     rows = [
         (
@@ -176,12 +173,8 @@ def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> 
 
 def _grades(criteria: Sequence[Criterion], label: str) -> Table:
     """How far each criterion is from holding, compared with random directions."""
-    columns = (
-        *doc.columns("criterion", kind="text"),
-        Column("mean over points"),
-        Column("random directions"),
-        *doc.columns("share", kind="text"),
-    )
+    scores = doc.columns("mean over points", "random directions")
+    columns = (Column("criterion", "text"), *scores, Column("share", "text"))
     rows = [
         (LABELS.get(one.name, one.name), doc.share(one.typical), doc.share(one.null), one.graded)
         for one in criteria

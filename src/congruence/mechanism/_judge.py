@@ -18,7 +18,7 @@ from congruence.formatting import count, number, percent
 from congruence.mechanism import _criteria as criteria
 from congruence.mechanism import _interactions as interactions
 from congruence.mechanism._blocks import Blocks
-from congruence.mechanism._criteria import GRADED, SINGLE, SWEEP, THIN, SizeHistogram, Tolerance, random_rotation
+from congruence.mechanism._criteria import GRADED, SINGLE, SWEEP, THIN, Tolerance, random_rotation
 from congruence.mechanism._interactions import Separability
 from congruence.mechanism._matroid import count_sets, unit_rows
 from congruence.mechanism._sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
@@ -80,7 +80,7 @@ def survey_points(
     d, m, r = prepared.dimension, prepared.outputs, len(prepared.z)
     points: list[PointNumbers] = []
     stored: list[Float] = []
-    overlap, sizes, histogram = np.zeros((len(blocks),) * 2), np.zeros((m, d)), SizeHistogram()
+    overlap, sizes, counts = np.zeros((len(blocks),) * 2), np.zeros((m, d)), np.zeros((), dtype=int)
     for part in jacobian_chunks(prepared, chunk=chunk):
         for j in part:
             shares = np.where(np.abs(j) > atol, criteria.relative_sizes(j, scale), 0.0)
@@ -103,7 +103,7 @@ def survey_points(
                     leak=criteria.disjoint_leak(j, blocks),
                 )
             )
-            histogram.add(shares)
+            counts = counts + criteria.histogram_sizes(shares)
             overlap += criteria.block_overlap(support, blocks) / r
             sizes += np.abs(j) / r
             if (len(stored) + 1) * m * d <= _STORED_NUMBERS or not stored:
@@ -113,7 +113,7 @@ def survey_points(
     grades["D"] = float(arrays.leak.mean()), grades["D"][1]  # at all points
     known = np.isfinite(arrays.cosine)
     grades["IMA"] = float(arrays.cosine[known].mean()) if known.any() else nan, grades["IMA"][1]
-    at = Tolerance(rtol, atol, scale, *histogram.widest_gap())
+    at = Tolerance(rtol, atol, scale, *criteria.widest_gap(counts))
     return Survey(arrays, overlap, sizes, at, tuple(stored), grades)
 
 

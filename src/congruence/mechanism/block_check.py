@@ -136,10 +136,8 @@ def check_blocks(
         Orders of the derivatives of Type H_n.
     budget : float
         Number of sets of rows tried at a point for the exact sparsity gap; beyond it only bounds are computed.
-    chunk : int, optional
-        Number of points per batch; by default as many as fit into memory.
-    device : str
-        "auto" uses the device of the weights.
+    chunk : as in `jacobians`
+    device : as in `jacobians`
     seed : int
         Seed of random directions and searches.
 

@@ -186,10 +186,8 @@ def discover(
         works in float32. Trained decoders have no exact zeros: see `sweep` of the result.
     budget : float
         Number of sets of outputs tried for Type S at a point; beyond it the parts are unknown.
-    chunk : int, optional
-        Number of points per batch; by default as many as fit into memory.
-    device : str
-        "auto" uses the device of the weights.
+    chunk : as in `jacobians`
+    device : as in `jacobians`
     seed : int
         Seed of the random elements drawn for H2.
 

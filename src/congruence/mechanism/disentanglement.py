@@ -264,7 +264,10 @@ def _steps(prepared: PreparedDecoder, codes: Float, left: Float, damping: Array)
         diagonal = np.einsum("raa->ra", normal)
         diagonal += damping[rows, None] * np.maximum(diagonal, 1e-12 * diagonal.max(axis=1, keepdims=True)) + 1e-300
         pull = np.einsum("rma,rm->ra", jacobian, left[rows], optimize=True)
-        steps.append(np.linalg.solve(normal, pull[:, :, None])[:, :, 0])
+        try:
+            steps.append(np.linalg.solve(normal, pull[:, :, None])[:, :, 0])
+        except np.linalg.LinAlgError:  # the decoder is saturated: some directions change no output
+            steps.append((np.linalg.pinv(normal, hermitian=True) @ pull[:, :, None])[:, :, 0])
     return np.concatenate(steps)
 
 

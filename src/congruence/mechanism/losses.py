@@ -81,7 +81,7 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
     Parameters
     ----------
     jacobian : as in `compositional_contrast`
-    blocks : as there; by default each latent is a block
+    blocks : as there; each latent is a block if it is None
     z : as there
     reduction : as there
 

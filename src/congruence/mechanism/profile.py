@@ -125,10 +125,8 @@ def profile_blocks(
         Such as [[0, 1], [2]] or "0-1,2"; by default each latent is a block.
     rtol : float
         Effects up to this share of the largest effect of a latent count as zero.
-    chunk : int, optional
-        Number of points per batch; by default as many as fit into memory.
-    device : str
-        "auto" uses the device of the weights.
+    chunk : as in `jacobians`
+    device : as in `jacobians`
     """
     prepared = open_decoder(decoder, z, device)
     d, m, r = prepared.dimension, prepared.outputs, len(prepared.z)

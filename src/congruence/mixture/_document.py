@@ -143,7 +143,7 @@ def _runs(result: MixtureExamination) -> Table:
             marks = [*(Cell("", STATUSES.index(one), status=one) for one in statuses), run.assumptions.row]
         about = f"{run.model}, J = {run.components}" if run.model else f"J = {run.components}"
         rows.append((Cell(run.name, below=about), *marks))
-    columns = (Column("run", "name"), *(Column(name, "text") for name in NAMES), Column("row"))
+    columns = (Column("run", "name"), *doc.columns(*NAMES, kind="text"), Column("row"))
     note = "row: the strongest row of Table 1 that holds, 0 for none. J: the number of components of the prior."
     return Table("Assumptions", columns, rows, sortable=False, brief=True, note=note)
 
@@ -238,5 +238,5 @@ def _matrix(
             text = "" if source == target else UNDEFINED if math.isnan(one) else number(one)
             cells.append(Cell(text, hint=f"{source} to {target}", tint=round(tint, 3)))
         rows.append((source, *cells))
-    columns = (Column("", "name"), *(Column(name) for name in names))
+    columns = (Column("", "name"), *doc.columns(*names))
     return Group((Heading(title), Table(title, columns, rows, style="heat", sortable=False, note=about)))
