@@ -79,7 +79,10 @@ def _finding() -> dict[str, Any]:
 
 
 def type_schema(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of a type; typed dicts become definitions. Undefined floats are written as null."""
+    """Return the JSON schema of a type; typed dicts, and dataclasses written as dicts, become definitions.
+
+    Undefined floats are written as null.
+    """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in (Any, object):
         return {}
@@ -99,7 +102,7 @@ def type_schema(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": type_schema(arguments[1], definitions)}
     if origin in (list, tuple) or (inspect.isclass(origin) and issubclass(origin, Sequence)):
         return {"type": "array", "items": type_schema(arguments[0], definitions)}
-    if typing.is_typeddict(annotation):
+    if typing.is_typeddict(annotation) or dataclasses.is_dataclass(annotation):
         return _typed_dict(annotation, definitions)
     if annotation in (dict, list):
         return {"type": "object" if annotation is dict else "array"}

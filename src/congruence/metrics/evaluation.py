@@ -102,32 +102,12 @@ class ScoreNumbers(TypedDict):
     conditions: list[str]
 
 
-class FactorNumbers(TypedDict):
+class FactorNumbers(FactorRow):
     """A factor in JSON: the fields of `FactorRow`."""
 
-    factor: str
-    kind: str
-    levels: int
-    code: str
-    share: float
-    second: float
-    linear: float
-    nonlinear: float
-    explained: bool
-    own_code: str
-    conditional: float
-    leakage: float
 
-
-class CodeNumbers(TypedDict):
+class CodeNumbers(CodeRow):
     """A code in JSON: the fields of `CodeRow`."""
-
-    code: str
-    factor: str
-    share: float
-    modularity: float
-    active: bool
-    idle: bool
 
 
 class EvaluationNumbers(TypedDict):
