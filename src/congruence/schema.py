@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from congruence.result import SCHEMA_VERSION, STATUSES, Finding, Result
 
@@ -113,7 +113,8 @@ def _typed_dict(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     name = annotation.__name__
     if name not in definitions:
         definitions[name] = {}  # so that a type may contain itself
-        hints = get_type_hints(annotation, include_extras=True)
+        every = get_type_hints(annotation, include_extras=True)
+        hints = {field: hint for field, hint in every.items() if get_origin(hint) is not ClassVar}
         definitions[name] = {
             "type": "object",
             "description": _first_line(annotation),
