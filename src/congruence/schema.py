@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from congruence.result import SCHEMA_VERSION, STATUSES, Finding, Result
 
@@ -79,7 +79,10 @@ def _finding() -> dict[str, Any]:
 
 
 def type_schema(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of a type; typed dicts become definitions. Undefined floats are written as null."""
+    """Return the JSON schema of a type; typed dicts, and dataclasses written as dicts, become definitions.
+
+    Undefined floats are written as null.
+    """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in (Any, object):
         return {}
@@ -99,7 +102,7 @@ def type_schema(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": type_schema(arguments[1], definitions)}
     if origin in (list, tuple) or (inspect.isclass(origin) and issubclass(origin, Sequence)):
         return {"type": "array", "items": type_schema(arguments[0], definitions)}
-    if typing.is_typeddict(annotation):
+    if typing.is_typeddict(annotation) or dataclasses.is_dataclass(annotation):
         return _typed_dict(annotation, definitions)
     if annotation in (dict, list):
         return {"type": "object" if annotation is dict else "array"}
@@ -110,7 +113,8 @@ def _typed_dict(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     name = annotation.__name__
     if name not in definitions:
         definitions[name] = {}  # so that a type may contain itself
-        hints = get_type_hints(annotation, include_extras=True)
+        every = get_type_hints(annotation, include_extras=True)
+        hints = {field: hint for field, hint in every.items() if get_origin(hint) is not ClassVar}
         definitions[name] = {
             "type": "object",
             "description": _first_line(annotation),

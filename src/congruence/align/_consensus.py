@@ -62,7 +62,7 @@ class Consensus:
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows."""
         runs = {
-            name: {"of_chance": dict(vars(self.of_chance[name])), "held_out": dict(vars(held))}
+            name: {"of_chance": self.of_chance[name].to_dict(), "held_out": held.to_dict()}
             for name, held in self.held_out.items()
         }
         before = {name: getattr(self, name) for name in ("group", "diameter", "diameter_exact")}

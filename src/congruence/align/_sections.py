@@ -8,23 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence import document as doc
 from congruence.align.similarities import MEASURES, SimilarityScore
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Details,
-    Figure,
-    Grid,
-    Heading,
-    Section,
-    Table,
-    Text,
-    badge,
-    label_cell,
-    share,
-    shares,
-)
+from congruence.document import Block, Cell, Column, Details, Figure, Grid, Heading, Table, Text, badge, share, shares
 from congruence.document import facts as fact_table
 from congruence.errors import InputError
 from congruence.formatting import UNDEFINED, count, elided, fixed, number, percent
@@ -75,11 +61,10 @@ def r2_text(value: float) -> str:
 
 def pair_details(number_: int, pair: Pair, comparison: Comparison, groups: list[str]) -> Details:
     """All of one pair, behind a summary line."""
-    single, rows = len(comparison.pairs) == 1, pair.plane.rows
-    color = comparison.color
-    marked = {"texts": row_texts(comparison, rows)} | (
-        {} if color is None else {"color": (str(comparison.settings["color"]), color[rows])}
-    )
+    single, rows, color = len(comparison.pairs) == 1, pair.plane.rows, comparison.color
+    marked: dict[str, Any] = {"texts": row_texts(comparison, rows)}
+    if color is not None:
+        marked["color"] = (str(comparison.settings["color"]), color[rows])
     verdict, nears = pair.verdict, {name: pair.groups[name] for name in groups if name in pair.groups}
     tested = pair.distortion is not None and pair.distortion.tested > 0
     pictures = [
@@ -227,7 +212,7 @@ def with_null(score: SimilarityScore, written: Callable[[float], str] = number) 
     return Cell(written(score.value), score.value if score.value == score.value else "", below=below)
 
 
-def rows_section(comparison: Comparison) -> Section | None:
+def rows_section(comparison: Comparison) -> doc.Section | None:
     """The rows that differ most; None where no compared group has errors of single rows."""
     try:
         moved = comparison.moved()
@@ -241,7 +226,7 @@ def rows_section(comparison: Comparison) -> Section | None:
     note = f"The disagreement of a row is its held-out error {AFTER[moved.group]}{over}, in % of {unit}."
     if np.nanmax(moved.of_diameter) < ROUNDING:
         equal = f"No row differs: {AFTER[moved.group]}, every error is below 0.001 % of the diameter."
-        return Section("Which rows differ most?", (Text(equal), Text(note, muted=True)), id="moved")
+        return doc.Section("Which rows differ most?", (Text(equal), Text(note, muted=True)), id="moved")
     if moved.ids is None:
         note += " Rows are counted from 0."
     if len(moved.metadata) > LISTED_COLUMNS:
@@ -257,14 +242,14 @@ def rows_section(comparison: Comparison) -> Section | None:
         Heading(f"The {len(table.rows)} rows that differ most", id="moved-most"),
         table,
     )
-    return Section("Which rows differ most?", blocks, id="moved")
+    return doc.Section("Which rows differ most?", blocks, id="moved")
 
 
 def row_texts(comparison: Comparison, rows: Any) -> list[str]:
     """Id or number, and metadata, of some rows: what a page shows at the pointer."""
     named = list(comparison.metadata.items())[:LISTED_COLUMNS]
-    first = [f"row {row}" if comparison.ids is None else label_cell(comparison.ids[row]).text for row in rows]
-    more = [[f"{elided([name], 24)[0]}: {label_cell(values[row]).text}" for name, values in named] for row in rows]
+    first = [f"row {row}" if comparison.ids is None else doc.label_cell(comparison.ids[row]).text for row in rows]
+    more = [[f"{elided([name], 24)[0]}: {doc.label_cell(values[row]).text}" for name, values in named] for row in rows]
     return ["\n".join([head, *lines]) for head, lines in zip(first, more, strict=True)]
 
 
@@ -303,14 +288,14 @@ def _table(moved: MovedRows) -> Table:
     columns: list[tuple[Column, list[Any]]] = [
         (Column("row"), [int(row) for row in order])
         if moved.ids is None
-        else (Column("id", "text"), [label_cell(value) for value in moved.ids[order]]),
+        else (Column("id", "text"), [doc.label_cell(value) for value in moved.ids[order]]),
         (Column("disagreement"), [share(float(x)) for x in moved.disagreement[order]]),
         (Column("of diameter"), [share(float(x)) for x in moved.of_diameter[order]]),
         (Column("× median"), [Cell(text, float(x)) for text, x in zip(times, moved.disagreement[order], strict=True)]),
     ]
     for name, values in list(moved.metadata.items())[:LISTED_COLUMNS]:
         kind: Any = "number" if values.dtype.kind in "iuf" else "text"
-        columns.append((Column(elided([name], 24)[0], kind), [label_cell(value) for value in values[order]]))
+        columns.append((Column(elided([name], 24)[0], kind), [doc.label_cell(value) for value in values[order]]))
     if 2 < len(moved.by_run) <= LISTED_RUNS:  # with two runs, both have the number of the pair
         for name, values in zip(elided(list(moved.by_run), 18), moved.by_run.values(), strict=True):
             columns.append((Column(name), [share(float(x)) for x in values[order]]))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from congruence.errors import InputError
 from congruence.files import check_writable, write_text
 from congruence.maps.groups import GROUPS, Map
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.result import Finding, Result, Status
+from congruence.result import Finding, Record, Result, Status, as_data
 from congruence.tables import Table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def efficiency(permutation: float, similarity: float, ica: float) -> float:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Record):
     """One run: its name, its number of rows before pairing, and its number of dimensions."""
 
     name: str
@@ -52,7 +52,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class PairMCC:
+class PairMCC(Record):
     """Mean correlation coefficients, from 0 to 1; higher is closer (Khemakhem et al. 2020). Neither bounds the other.
 
     `strong` matches the raw dimensions one to one (up to permutation, sign and scale of each) over all rows; `weak`
@@ -141,25 +141,11 @@ class Pair:
 
     def to_dict(self) -> PairNumbers:
         """The pair as plain numbers, as in the JSON schema."""
-        groups: dict[str, dict[str, Any]] = {name: near.to_dict() for name, near in self.groups.items()}
-        if "ica" in groups:
-            groups["ica"]["efficiency"] = self.efficiency
-        return {
-            "source": self.source,
-            "target": self.target,
-            "n": self.n,
-            "diameter": self.diameter,
-            "diameter_exact": self.diameter_exact,
-            "group": self.verdict.group,
-            "groups": groups,
-            "distortion": None if self.distortion is None else self.distortion.to_dict(),
-            "dependence": None if self.dependence is None else self.dependence.to_dict(),
-            "moved": self.verdict.moved,
-            "mcc": dict(vars(self.mcc)),
-            "cka": self.cka.to_dict(),
-            "neighbour_overlap": self.neighbour_overlap.to_dict(),
-            "similarities": {name: score.to_dict() for name, score in self.similarities.items()},
-        }
+        numbers = {name: as_data(getattr(self, name, None)) for name in PairNumbers.__annotations__}
+        numbers |= {"group": self.verdict.group, "moved": self.verdict.moved}
+        if "ica" in self.groups:
+            numbers["groups"]["ica"]["efficiency"] = self.efficiency
+        return cast(PairNumbers, numbers)
 
 
 class PairNumbers(TypedDict):
@@ -317,7 +303,7 @@ class Comparison(Result):
     def numbers(self) -> ComparisonNumbers:
         """Runs and pairs, and the series of checkpoints and the consensus where there are any."""
         numbers: ComparisonNumbers = {
-            "runs": [dict(vars(run)) for run in self.runs],
+            "runs": as_data(self.runs),
             "pairs": [pair.to_dict() for pair in self.pairs],
         }
         if self.steps is not None:

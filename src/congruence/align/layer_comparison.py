@@ -14,7 +14,7 @@ from congruence.align.similarities import above_chance
 from congruence.align.verdict import HEADLINES, RELATED, dependence_sentence
 from congruence.arrays import Array, Float
 from congruence.formatting import number, percent
-from congruence.result import Finding, Result, Status
+from congruence.result import Finding, Result, Status, as_data
 
 if TYPE_CHECKING:
     from congruence.document import Document
@@ -255,11 +255,8 @@ class LayerComparison(Result):
     def numbers(self) -> LayerNumbers:
         """The matrices, the names of the layers and the closest layer of each."""
         values: dict[str, Any] = {name: getattr(self, name) for name in LayerNumbers.__annotations__}
-        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
-        plain["interval"] = None if self.interval is None else [end.tolist() for end in self.interval]
-        plain["dependence"] = None if self.dependence is None else self.dependence.to_dict()
-        plain["nearest"] = [self.target_layers[j] if j >= 0 else None for j in self.nearest]
-        return cast(LayerNumbers, plain)
+        values["nearest"] = [self.target_layers[j] if j >= 0 else None for j in self.nearest]
+        return cast(LayerNumbers, as_data(values))
 
     def document(self) -> Document:
         """Headline, a heat map of all pairs, and the closest layer of each."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.result import Status
+from congruence.result import Record, Status
 from congruence.stats.intervals import student_quantile
 
 if TYPE_CHECKING:
@@ -21,8 +21,24 @@ FEWEST_UNITS = 3  # for an interval
 ON_ALL = ", fitted on all"  # suffix of a condition fitted on all rows, if it is also fitted on training batches
 
 
+class PairedNumbers(TypedDict):
+    """The difference of two conditions in JSON; `status` is about the claim that `condition` is better."""
+
+    condition: str
+    reference: str
+    difference: float
+    low: float
+    high: float
+    folds: int
+    units: int
+    p: float
+    adjusted: float
+    comparisons: int
+    status: Status
+
+
 @dataclass(frozen=True)
-class Paired:
+class Paired(Record):
     """The difference of two conditions on the same held-out rows, with a 95 % interval and p values."""
 
     condition: str
@@ -35,6 +51,8 @@ class Paired:
     p: float = math.nan  # two-sided, of no difference
     adjusted: float = math.nan  # the same, corrected by Holm's method for all comparisons of its table
     comparisons: int = 1  # how many these are
+
+    NAMES = tuple(PairedNumbers.__annotations__)
 
     @property
     def status(self) -> Status:

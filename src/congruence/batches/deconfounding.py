@@ -4,30 +4,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypedDict, cast
 
 import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.batches._inference import ON_ALL as ON_ALL
-from congruence.batches._inference import Paired, compare_conditions, main_condition
+from congruence.batches._inference import Paired, PairedNumbers, compare_conditions, main_condition
 from congruence.batches._inference import compare_folds as compare_folds
-from congruence.batches._numbers import (
-    DeconfoundingNumbers,
-    error_of,
-    level_numbers,
-    paired_numbers,
-    profile_numbers,
-    target_numbers,
-)
 from congruence.batches.leakage import FeatureProfile, Nesting
 from congruence.batches.retrieval import Precision
 from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
 from congruence.metrics._estimators import mean_of_finite
-from congruence.result import Finding, Result, Status
+from congruence.result import Finding, Result, Status, as_data
 from congruence.tables import Table
+
+
+class LevelNumbers(TypedDict):
+    """Accuracy for the batch or precision for replicates in JSON."""
+
+    mean: float
+    error: float
+    chance: float
+    folds: list[float]
+
+
+class TargetNumbers(TypedDict):
+    """One target in JSON; scores and differences from base by condition."""
+
+    name: str
+    guides: list[str]
+    positives: int
+    batches: int
+    left_out: int
+    experiments: list[dict[str, Any]]
+    scores: dict[str, dict[str, Any]]
+    paired: dict[str, PairedNumbers]
+    precision: dict[str, dict[str, Any]]
+
+
+class DeconfoundingNumbers(TypedDict):
+    """The numbers of a `Deconfounding` in JSON; `means` has one entry for each measure."""
+
+    name: str
+    n: int
+    d: int
+    batches: int
+    controls: int
+    conditions: list[str]
+    main_condition: str
+    targets: list[TargetNumbers]
+    skipped: dict[str, str]
+    variance: dict[str, float]
+    nesting: dict[str, Any] | None
+    overall: dict[str, PairedNumbers]
+    contrasts: list[PairedNumbers]
+    means: list[dict[str, Any]]
+    leakage: dict[str, LevelNumbers]
+    retrieval: dict[str, LevelNumbers]
+    profiles: dict[str, dict[str, Any]]
+
+
+def error_of(values: Float) -> float:
+    """The standard error of the mean of the finite values; NaN for fewer than two."""
+    good = values[np.isfinite(values)]
+    return float(good.std(ddof=1) / np.sqrt(len(good))) if len(good) > 1 else math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +92,19 @@ class Score:
     def mean(self) -> float:
         """Mean AUROC over the experiments."""
         return mean_of_finite(self.auroc)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The score as plain data."""
+        parts = ("top", "rest", "difference", "ratio")
+        return {name: as_data(getattr(self, name)) for name in ("auroc", "mean", "error", "low", "high")} | {
+            "within": mean_of_finite(self.within),
+            "rotations": self.draws.tolist() if len(self.draws) > 1 else None,
+            "sparsity": {"mean": mean_of_finite(self.sparsity), "error": error_of(self.sparsity)},
+            "concentration": [
+                {"share": one.share} | {name: mean_of_finite(getattr(one, name)) for name in parts}
+                for one in self.concentration
+            ],
+        }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +139,13 @@ class Target:
         """Why experiments were not scored."""
         return sorted({reason for reason in self.reasons if reason})
 
+    def to_dict(self) -> TargetNumbers:
+        """The target as plain data."""
+        numbers = {name: as_data(getattr(self, name)) for name in TargetNumbers.__annotations__}
+        tasks = zip(self.experiments, self.reasons, strict=True)
+        numbers["experiments"] = [{"guide": guide, "fold": fold, "reason": why} for (guide, fold), why in tasks]
+        return cast(TargetNumbers, numbers)
+
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {score.mean:.3f}" for name, score in self.scores.items())
         return f"<Target {self.name}: AUROC {means}>"
@@ -110,6 +173,10 @@ class Levels:
     def by_chance(self) -> float:
         """Mean chance level."""
         return mean_of_finite(self.chance)
+
+    def to_dict(self) -> LevelNumbers:
+        """The numbers as plain data."""
+        return {"mean": self.mean, "error": self.error, "chance": self.by_chance, "folds": self.value.tolist()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,22 +322,5 @@ class Deconfounding(Result):
         """All scores, differences and feature profiles."""
         from congruence.batches._verdict import measures_of
 
-        return {
-            "name": self.name,
-            "n": self.n,
-            "d": self.d,
-            "batches": self.batches,
-            "controls": self.controls,
-            "conditions": list(self.conditions),
-            "main_condition": self.main_condition,
-            "targets": [target_numbers(one) for one in self.targets],
-            "skipped": dict(self.skipped),
-            "variance": dict(self.variance),
-            "nesting": None if self.nesting is None else asdict(self.nesting),
-            "overall": {name: paired_numbers(one) for name, one in self.overall.items()},
-            "contrasts": [paired_numbers(one) for one in self.contrasts],
-            "means": [one.to_dict() for one in measures_of(self)],
-            "leakage": {name: level_numbers(one) for name, one in self.leakage.items()},
-            "retrieval": {name: level_numbers(one) for name, one in self.retrieval.items()},
-            "profiles": {name: profile_numbers(one) for name, one in self.profiles.items()},
-        }
+        own = {name: getattr(self, name, None) for name in DeconfoundingNumbers.__annotations__}
+        return cast(DeconfoundingNumbers, as_data(own | {"means": measures_of(self)}))

@@ -10,6 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.batches._folds import Experiment, Screen
 from congruence.ica.whitener import Whitener
+from congruence.result import Record
 from congruence.tables.table import as_labels
 
 MOST_ROWS = 20_000  # used to predict the batch; more would change little
@@ -53,7 +54,7 @@ def predict_batch(x: Array, batch: Array, seed: int = 0) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureProfile:
+class FeatureProfile(Record):
     """How much each feature of one condition depends on the batch, and on each target.
 
     The condition is fitted on all rows: this describes features and enters no score.
@@ -65,6 +66,8 @@ class FeatureProfile:
     noise: Float  # (targets,) the 95 % level of a feature unrelated to the target
     level: float = float("nan")  # the 95 % level of `strongest` for a feature unrelated to all targets
     variance: float = float("nan")  # mean of `technical` before negative estimates are set to 0
+
+    NAMES = ("technical", "biological", "noise", "entangled", "level")
 
     @property
     def strongest(self) -> Float:
@@ -114,7 +117,7 @@ def mean_between_batches(x: Array, batch: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Nesting:
+class Nesting(Record):
     """Batches that belong to groups (plates to weeks) which differ, and are not held out whole."""
 
     column: str

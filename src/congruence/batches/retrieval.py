@@ -10,6 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.batches._folds import Fold, Screen
 from congruence.batches._inference import benjamini_hochberg
+from congruence.result import Record
 
 NULLS = 999  # permutations within batches
 MOST_OF_TARGET = 500  # rows of a target, and controls that its replicates are searched for among
@@ -60,7 +61,7 @@ def retrieve_replicates(x: Array, target: Array, batch: Array, seed: int = 0) ->
 
 
 @dataclass(frozen=True)
-class Precision:
+class Precision(Record):
     """Mean average precision of the replicates of a target among controls, and its p value.
 
     `adjusted` is corrected for the false discovery rate over the targets of one condition, as copairs does.

@@ -6,22 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Grid,
-    Group,
-    Heading,
-    Section,
-    Table,
-    Text,
-    badge,
-    document_of,
-    share,
-)
+from congruence import document as doc
+from congruence.document import Block, Cell, Column, Figure, Grid, Heading, Section, Table, Text, share
 from congruence.formatting import count, number
 from congruence.ica._point import SAME_AXIS
 from congruence.ica.profiles import EDGES, PROFILED
@@ -74,11 +60,11 @@ SHAPE = (
 )
 
 
-def describe_stability(stability: ComponentStability) -> Document:
+def describe_stability(stability: ComponentStability) -> doc.Document:
     """The document of a component stability."""
     settings = stability.settings
     fits = f"{count(settings['restarts'], 'restart')} and {count(settings['bootstrap'], 'bootstrap resample')}"
-    return document_of(
+    return doc.document_of(
         stability,
         "Which independent components are stable?",
         claim="Are all components stable?",
@@ -150,7 +136,7 @@ def curve_blocks(points: Sequence[StabilityPoint]) -> Iterator[Block]:
     rows = [(p.n_components, share(p.variance_share), p.identified, p.stable) for p in rising]
     table = Table("Stability by number of components", columns, rows)
     yield Heading("With other numbers of components")
-    yield Grid((Figure("component_curve", (rising,)), Group((table,))), "pictures")
+    yield Grid((Figure("component_curve", (rising,)), doc.Group((table,))), "pictures")
 
 
 def histogram_blocks(counts: Sequence[Any], details: Sequence[str] = ()) -> Iterator[Block]:
@@ -168,7 +154,7 @@ def histogram_blocks(counts: Sequence[Any], details: Sequence[str] = ()) -> Iter
 
 def problem_badge(status: Status, problem: Problem | None, sure: str) -> Cell:
     """A badge with the reason why a component is not identified or stable."""
-    return badge(status, sure if problem is None else BADGES[problem])
+    return doc.badge(status, sure if problem is None else BADGES[problem])
 
 
 def interval_cell(middle: float, low: float, high: float) -> Cell:

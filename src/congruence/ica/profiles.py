@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.ica._unmixing import Unmixing, first_components
 from congruence.ica.components import Components
+from congruence.result import Record
 from congruence.rows.blocks import DaskRows, Partition
 from congruence.rows.engine import map_chunk, reduce_rows, row_moments, unit_rows
 from congruence.tables import Table
@@ -26,7 +27,7 @@ GROUPED = 50  # metadata columns that are used
 
 
 @dataclass(frozen=True, eq=False)
-class ComponentProfiles:
+class ComponentProfiles(Record):
     """The distribution of every component over the rows, and its extreme rows.
 
     The first and last bin also hold what lies beyond `edges`.
@@ -38,10 +39,6 @@ class ComponentProfiles:
     highest_values: Float  # (k, m)
     lowest: Array  # (k, m) positions of the rows with the lowest values, rising
     lowest_values: Float  # (k, m)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The profile as lists of numbers."""
-        return {name: getattr(self, name).tolist() for name in self.__dataclass_fields__}
 
 
 def profile_components(
@@ -59,7 +56,7 @@ def profile_components(
 
 
 @dataclass(frozen=True)
-class ExtremeRow:
+class ExtremeRow(Record):
     """The value of a component at one row, with the id and metadata of the row."""
 
     row: int
@@ -69,18 +66,13 @@ class ExtremeRow:
 
 
 @dataclass(frozen=True, eq=False)
-class ComponentProfile:
+class ComponentProfile(Record):
     """Histogram of one component, the rows with its highest and lowest values, and what metadata explain of it."""
 
     counts: Array  # (b,) rows in each bin of `EDGES`; the first and last also hold what lies beyond
     highest: tuple[ExtremeRow, ...]  # from the highest down
     lowest: tuple[ExtremeRow, ...]  # from the lowest up
     explained: Mapping[str, float] = field(default_factory=dict)  # share of its variance, by metadata column
-
-    def to_dict(self) -> dict[str, Any]:
-        """The profile as plain data."""
-        ends = {name: [asdict(one) for one in getattr(self, name)] for name in ("highest", "lowest")}
-        return {"counts": self.counts.tolist(), **ends, "explained": dict(self.explained)}
 
 
 def first_profiles(table: Table, components: Components, *, scale_rows: bool = False) -> tuple[ComponentProfile, ...]:
@@ -152,7 +144,7 @@ def _block_profiles(data: Any, part: Partition, mean: Float, unmixing: Float, ro
 
 
 @dataclass(frozen=True)
-class Loading:
+class Loading(Record):
     """The correlation of a column with a component over all rows, from -1 to 1.
 
     Components are uncorrelated, so that its square is the share of the column's variance that the component explains.

@@ -26,7 +26,7 @@ from congruence.ica.results import (
     some_of,
     status_of_all,
 )
-from congruence.result import Finding, Status
+from congruence.result import Finding, Status, as_data
 
 LISTED = 3  # features in the row of a component
 SHARE, FEW_COLUMNS = 0.95, 0.1  # of the variance, and of the columns: fewer columns that hold so much differ in scale
@@ -336,9 +336,9 @@ class Resolution(ComponentResult):
             "gradients": list(unmixing.gradients),
             "variances": white.variances.tolist(),
             "components": list(self.rows()),
-            "loadings": [[{"feature": one.feature, "value": one.value} for one in row] for row in self.loadings],
+            "loadings": as_data(self.loadings),
             "edges": EDGES.tolist(),
-            "profiles": [profile.to_dict() for profile in self.profiles],
+            "profiles": as_data(self.profiles),
             "stability": stability,
         }
 

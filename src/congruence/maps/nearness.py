@@ -19,6 +19,7 @@ from congruence.maps._protocol import Protocol as Protocol
 from congruence.maps._protocol import check_method as check_method
 from congruence.maps._protocol import protocol as protocol
 from congruence.maps.groups import Map
+from congruence.result import Record
 from congruence.rows.algebra import one_thread
 from congruence.rows.blocks import Partition, compute
 from congruence.rows.engine import LIMIT, Rows, chunk_bytes
@@ -37,7 +38,7 @@ NULL_ROWS = 20_000  # rows scored in each re-pairing; maps are fitted on all
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Record):
     """A number on rows the map was not fitted on, with a 95 % bootstrap interval over rows (or clusters)."""
 
     mean: float
@@ -49,7 +50,7 @@ NOTHING = HeldOut(float("nan"), *NO_INTERVAL)
 
 
 @dataclass(frozen=True)
-class Nearness:
+class Nearness(Record):
     """The distance of two runs up to one group of maps; lower is closer.
 
     `of_chance` is the held-out error over the null error, and `r2` the share of the target's variance that the map
@@ -75,16 +76,11 @@ class Nearness:
     trimmed: float = float("nan")
     p: float = float("nan")  # of no group being 5 % closer than chance, where each re-pairing was scored on all folds
 
+    NAMES = ("of_chance", "r2", "trimmed", "p", "held_out", "null", "mean", "rms", "q95", "sup")
+
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows, as in the JSON contract."""
-        return {
-            "of_chance": dict(vars(self.of_chance)),
-            "r2": dict(vars(self.r2)),
-            "trimmed": self.trimmed,
-            "p": None if np.isnan(self.p) else self.p,
-            "held_out": dict(vars(self.held_out)),
-            "null": self.null,
-        } | {name: getattr(self, name) for name in ("mean", "rms", "q95", "sup")}
+        return {**super().to_dict(), "p": None if np.isnan(self.p) else self.p}
 
 
 def measure(

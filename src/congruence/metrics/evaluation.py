@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import numpy as np
@@ -14,7 +14,7 @@ from congruence.formatting import count
 from congruence.metrics._conditions import dependence_sentence
 from congruence.metrics._results import Note, NoteData
 from congruence.metrics._structural import StructuralNearness
-from congruence.result import Finding, Result, Status
+from congruence.result import Finding, Record, Result, Status, as_data
 
 if TYPE_CHECKING:
     from congruence.maps.dependence import Dependence
@@ -24,7 +24,7 @@ _LISTED = 12  # names in a sentence at most
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Record):
     """One headline score of one metric."""
 
     metric: str  # such as "infomec"
@@ -52,9 +52,13 @@ class Score:
             return None
         return end > limit if higher else end < limit
 
+    def to_dict(self) -> dict[str, Any]:
+        """The score as plain data."""
+        return {**super().to_dict(), "beats_chance": self.beats_chance}
+
 
 @dataclass(frozen=True)
-class FactorRow:
+class FactorRow(Record):
     """How one factor is encoded."""
 
     factor: str
@@ -72,7 +76,7 @@ class FactorRow:
 
 
 @dataclass(frozen=True)
-class CodeRow:
+class CodeRow(Record):
     """What one code encodes."""
 
     code: str
@@ -102,32 +106,12 @@ class ScoreNumbers(TypedDict):
     conditions: list[str]
 
 
-class FactorNumbers(TypedDict):
+class FactorNumbers(FactorRow):
     """A factor in JSON: the fields of `FactorRow`."""
 
-    factor: str
-    kind: str
-    levels: int
-    code: str
-    share: float
-    second: float
-    linear: float
-    nonlinear: float
-    explained: bool
-    own_code: str
-    conditional: float
-    leakage: float
 
-
-class CodeNumbers(TypedDict):
+class CodeNumbers(CodeRow):
     """A code in JSON: the fields of `CodeRow`."""
-
-    code: str
-    factor: str
-    share: float
-    modularity: float
-    active: bool
-    idle: bool
 
 
 class EvaluationNumbers(TypedDict):
@@ -292,23 +276,11 @@ class Evaluation(Result):
 
     def numbers(self) -> EvaluationNumbers:
         """Everything but the sample of rows and the pictures."""
-        near = self.structural
         values: dict[str, Any] = {name: getattr(self, name) for name in EvaluationNumbers.__annotations__}
-        numbers = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        numbers |= {name: [asdict(row) for row in values[name]] for name in ("scores", "per_factor", "per_code")}
-        for row, score in zip(numbers["scores"], self.scores, strict=True):
-            row |= {
-                "range": list(score.range),
-                "conditions": list(score.conditions),
-                "beats_chance": score.beats_chance,
-            }
-        numbers["matrices"] = {name: np.asarray(matrix).tolist() for name, matrix in self.matrices.items()}
-        numbers["structural"] = near and {group: near.groups[group].to_dict() for group in near.asked}
-        numbers["sensitivity"] = [dict(row) for row in self.sensitivity]
-        numbers["notes"] = [note.to_dict() for note in self.notes if isinstance(note, Note)]
-        numbers["conditions"] = dict(self.conditions)
-        numbers["dependence"] = self.dependence and self.dependence.to_dict()
-        del numbers["compared"]
+        near = self.structural
+        values["structural"] = near and {group: near.groups[group] for group in near.asked}
+        values["notes"] = [note for note in self.notes if isinstance(note, Note)]
+        del values["compared"]
         if self.compared:
-            numbers["compared"] = [dict(one.numbers()) for one in self.compared]
-        return cast(EvaluationNumbers, numbers)
+            values["compared"] = [dict(one.numbers()) for one in self.compared]
+        return cast(EvaluationNumbers, as_data(values))

@@ -21,6 +21,7 @@ from congruence.align.similarities.neighbours import neighbour_overlap
 from congruence.arrays import Array, Float
 from congruence.checks import check_names
 from congruence.maps.matching import fit_cca, matched_correlation, strong_mcc, weak_mcc
+from congruence.result import Record
 from congruence.stats.nulls import p_values
 
 __all__ = [
@@ -142,7 +143,7 @@ def check_measures(names: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class SimilarityScore:
+class SimilarityScore(Record):
     """The value of a similarity measure, in sample, and its chance level.
 
     `null` is its mean over random re-pairings of the rows, and `calibrated` the position of the value between chance
@@ -154,10 +155,6 @@ class SimilarityScore:
     null: float
     calibrated: float
     p: float
-
-    def to_dict(self) -> dict[str, float]:
-        """The four numbers by name."""
-        return dict(vars(self))
 
 
 def above_chance(value: Any, null: Any, perfect: float) -> Any:
