@@ -10,12 +10,14 @@ from congruence.experiments.recipes import reproduce
 from congruence.experiments.recipes.mechanistic_overlap import run as method
 from congruence.experiments.recipes.mechanistic_overlap.claims import (
     bootstrap_mean,
+    judge,
     judge_densities,
     judge_identification,
     judge_minima,
     judge_overlap,
     judge_rotations,
     judge_type_d,
+    judge_type_s,
 )
 from congruence.experiments.recipes.mechanistic_overlap.slots import SlotMember, SlotOutcome
 from congruence.experiments.recipes.mechanistic_overlap.trainings import (
@@ -24,6 +26,7 @@ from congruence.experiments.recipes.mechanistic_overlap.trainings import (
     between_slots,
     disjoint_margin,
     draw_data,
+    exact_gap,
     score_ica,
     score_members,
     symmetric_root,
@@ -137,6 +140,16 @@ def test_the_truth_has_no_contrast_without_overlap_and_data_have_unit_variance()
         assert one.x.std() == pytest.approx(1)
         found = (true_contrast(one, 2) > 0, disjoint_margin(one, 2) > 0)
         assert found == (overlap > 0, overlap > 0)
+
+
+def test_the_sparsity_gap_falls_with_overlap_and_decides_type_s():
+    gaps = [exact_gap(draw_data(overlap_generator(2, overlap), 10, seed=0), 2) for overlap in (0.0, 0.8)]
+    assert gaps == [18, 1]
+    assert np.isnan(exact_gap(draw_data(overlap_generator(3, 0.5), 10, seed=0), 3))  # bounds only
+    for last, status in ((1, "holds"), (-1, "fails"), (18, "ambiguous")):
+        known = dataclasses.replace(grid([0.9, 0.5, 0.1]), gap=np.repeat([[18.0], [9], [last]], 3, axis=1))
+        assert judge_type_s(known).status == status
+        assert [one.name for one in judge([known], None)].count("2-slots-are-type-s") == 1
 
 
 def test_processes_score_as_this_one_does(rng, monkeypatch):

@@ -53,9 +53,9 @@ def verify(folder: str | Path) -> list[str]:
 
 
 def _comparable(name: str, text: str) -> str:
-    """The text of a file without the versions of the libraries that wrote it, or the head that all pages have."""
+    """The text of a file without the versions of the libraries that wrote it, or what all pages share."""
     if name == REPORT:
-        return text.partition("</head>")[2]
+        return re.sub(r"<script.*?</script>", "", text.partition("</head>")[2], flags=re.DOTALL)
     if name != RESULT:
         return text
     content = json.loads(text)
