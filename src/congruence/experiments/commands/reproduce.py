@@ -24,10 +24,6 @@ class ReproduceOutputs(cli.Outputs):
         None, "Folder for the result; reproduced/NAME-SCALE-seedN unless given.", panel=OUTPUT, metavar="FOLDER"
     )
 
-    def files(self) -> dict[str, Path]:
-        """All but the folder."""
-        return {name: path for name, path in super().files().items() if name != "out"}
-
 
 @cli.command
 def reproduce(
