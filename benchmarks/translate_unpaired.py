@@ -11,7 +11,7 @@ whose joint structure is destroyed, on different molecules, on rows of another d
 first has a map, and so have the texts.
 
     python benchmarks/translate_unpaired.py                     # writes benchmarks/results/translate_unpaired.csv
-    python benchmarks/translate_unpaired.py --verdicts          # writes translate_unpaired_verdicts.csv beside it
+    python benchmarks/translate_unpaired.py --verdicts          # writes translate_unpaired_verdicts.csv
     python benchmarks/translate_unpaired.py --verdicts --case other     # cases with this text; the others are kept
     python benchmarks/translate_unpaired.py --quick             # seconds, simulated rows, for the test suite
 """

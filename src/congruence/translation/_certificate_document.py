@@ -75,7 +75,7 @@ def describe_certificate(translation: Translation) -> Document:
         notes=translation.notes,
         sections=[section for section in sections if section.blocks],
         reading=(
-            "Two models embed the same rows. A map carries the vectors of the new model onto those of the old one, so "
+            "Two models embed the same rows. A map takes the vectors of the new model to those of the old one, so "
             "that an index, a probe or a threshold made with the old model can be kept. Everything is measured on rows "
             "that were not used to fit the map or to choose its kind."
         ),
@@ -186,11 +186,11 @@ def _relevance(relevance: RelevanceTest) -> Iterator[Block]:
     columns = (Column("ranking", "text"), *map(Column, ("nDCG@10", "MRR@10", "recall@10")))
     label = f"Rankings against relevance judgements, {relevance.queries:,} judged queries"
     yield Table(label, columns, rows, sortable=False, brief=True)
-    told = []
+    kept = []
     for name, ratio in (("full re-embedding", relevance.ratio), ("the old model", relevance.ratio_old)):
         if ratio is not None and math.isfinite(ratio.mean):
-            told.append(f"{percent(ratio.mean)} ({interval(ratio.low, ratio.high)}) of the nDCG@10 of {name}")
-    said = f"Translation keeps {' and '.join(told)}." if told else ""
+            kept.append(f"{percent(ratio.mean)} ({interval(ratio.low, ratio.high)}) of the nDCG@10 of {name}")
+    said = f"Translation keeps {' and '.join(kept)}." if kept else ""
     if relevance.new is None:
         said += " Full re-embedding cannot be scored: the new vectors of the index are not known."
     if relevance.skipped:
