@@ -124,20 +124,6 @@ def _retrieval(translation: Translation, retrieval: Retrieval) -> Iterator[Block
     )
     label = f"Held-out scores of translated vectors, index of {retrieval.index_size:,} vectors"
     yield Table(label, columns, rows, sortable=False, brief=True)
-    yield Text(rerank_sentence(retrieval))
-
-
-def rerank_sentence(retrieval: Retrieval) -> str:
-    """Say how many translated results contain nearly all true neighbours."""
-    index = f"an index of {retrieval.index_size:,} vectors"
-    if retrieval.rerank_depth is None:
-        return (
-            f"Rerank depth: more than 1,000 translated results are needed for 99 % of the 10 true nearest in {index}."
-        )
-    return (
-        f"Rerank depth: the first {retrieval.rerank_depth} translated results contain 99 % of the 10 true nearest in "
-        f"{index}."
-    )
 
 
 def _sizes(translation: Translation, retrieval: Retrieval) -> Iterator[Block]:
@@ -234,7 +220,7 @@ def _curve(translation: Translation, certificate: Certificate) -> Iterator[Block
 
 
 def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
-    """Say how many paired rows seem enough: the fewest from which on the recall stays close to the last."""
+    """Say how many paired rows are enough: the fewest from which on the recall stays close to the last."""
     enough = certificate.rows_enough
     if enough is None:
         return "There are too few paired rows to say how many would be enough."
@@ -250,7 +236,7 @@ def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
     )
     if certificate.still_rising:
         return f"The recall still rises, so more rows would help. That of {enough} paired rows, {close}"
-    return f"About {enough} paired rows seem enough: their recall@10, {close}"
+    return f"More paired rows would hardly help: the recall@10 of {enough}, {close}"
 
 
 def _maps(translation: Translation, groups: list[str], certificate: Certificate) -> Iterator[Block]:

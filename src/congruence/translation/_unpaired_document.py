@@ -91,7 +91,12 @@ def _checks(matching: RowMatching) -> Table:
     alone = math.isinf(matching.lead)
     rows: list[tuple[str, Any, str, bool]] = [
         ("p value of the residual", matching.p, f"at most {LEVEL:g}", matching.p <= LEVEL),
-        ("shared structure", share(matching.shared), f"at least {100 * SHARED:g} %", matching.shared >= SHARED),
+        (
+            "shared structure",
+            share(min(matching.shared, 1.0)),
+            f"at least {100 * SHARED:g} %",
+            matching.shared >= SHARED,
+        ),
         (
             "agreement of halves, R²",
             matching.mean_agreement,

@@ -11,10 +11,11 @@ SHARED = 0.25  # least share of the way from the null to two samples of one mode
 AGREEMENT, WITHIN = 0.7, 0.5  # least mean R² of the maps of two halves: over all rows, and within clusters
 LEAD = 4.0  # least lead over the best different map, in standard errors
 CLAIM = "One rotation, reproduced on disjoint halves of the rows, aligns the two sets of rows better than chance."
-NOTE = (
-    "Experimental: only paired rows can confirm this map. Test it on rows that both models embedded (congruence "
-    "translate fit) before you rely on it."
-)
+EXPERIMENTAL = "Experimental: only paired rows can confirm this map."
+NEXT: dict[Status, str] = {
+    "holds": "Test it on rows that both models embedded (congruence translate fit) before you rely on it.",
+    "unknown": "Embed a few hundred rows with both models and fit on these (congruence translate fit).",
+}
 
 
 def judge_matching(matching: RowMatching) -> tuple[Finding, tuple[str, ...], tuple[str, ...]]:
@@ -35,7 +36,7 @@ def judge_matching(matching: RowMatching) -> tuple[Finding, tuple[str, ...], tup
             f"{matching.mean_agreement:.2f})."
         )
     finding = Finding("matching", CLAIM, status, evidence=evidence, number=matching.residual, null=matching.null)
-    return finding, (answer, evidence), (NOTE,)
+    return finding, (answer, evidence), (f"{EXPERIMENTAL} {NEXT[status]}",)
 
 
 def failed_checks(matching: RowMatching) -> list[str]:
