@@ -155,7 +155,7 @@ def apart(work: Callable[[], dict[str, float]]) -> dict[str, float]:
 
 # Verdicts.
 
-CHECKED = {"starts": 64, "nulls": 3, "splits": 1}  # fewer than by default
+CHECKED = {"starts": 256, "nulls": 3, "splits": 1}  # fewer than by default
 DESTROYED, ROWS = 20, 600  # cases with destroyed structure, and rows of each model in cases without a map
 
 
