@@ -14,7 +14,7 @@ from calibration_readings import Cell, Outcome, Quantity, mean, rate
 
 from congruence import translate
 
-OPTIONS: dict[str, Any] = {"unpaired": True, "starts": 32, "nulls": 3, "splits": 1}
+OPTIONS: dict[str, Any] = {"unpaired": True, "starts": 64, "nulls": 3, "splits": 1}
 Array = np.ndarray
 
 

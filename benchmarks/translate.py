@@ -1,4 +1,4 @@
-"""How long `translate apply` takes, beside the product that it cannot do without.
+"""The time of `translate apply`, and of the matrix product alone.
 
 One run, interleaved, the same threads on both sides; wall and CPU seconds, the median over repetitions.
 

@@ -1,4 +1,4 @@
-"""Recall of the map that `translate` chooses, beside Procrustes, least squares, RidgeCV and two nonlinear maps.
+"""Recall of the map that `translate` chooses, and of Procrustes, least squares, RidgeCV and two nonlinear maps.
 
 Pairs of trainings of a graph network (`modelpairs/admet_cls`, if `CONGRUENCE_DATA` has it), and pairs of small text
 encoders, trained here on the docstrings of Python's standard library. 400 rows are queries, which no map is fitted on;

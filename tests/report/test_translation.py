@@ -4,13 +4,9 @@ import re
 import pytest
 
 from congruence.maps.nearness import HeldOut
-from congruence.translation._certificate_document import (
-    DECISIONS,
-    drift_sentence,
-    enough_sentence,
-    rerank_sentence,
-)
-from congruence.translation._verdict import ANSWERS
+from congruence.translation._certificate_document import DECISIONS, drift_sentence, enough_sentence
+from congruence.translation._options import TranslateOptions
+from congruence.translation._verdict import ANSWERS, judge_retrieval
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Relevance, RelevanceTest
 
 
@@ -72,7 +68,6 @@ def test_retrieval_is_shown_with_its_interval_and_what_doing_nothing_gives(text)
         "itself found 99.3 %",
         "containment@50 99.1 % 98.9 to 99.3 %",
         "An index of 4,000 old vectors is searched with 2,000 queries",
-        "the first 47 translated results contain 99 % of the 10 true nearest in an index of 4,000 vectors",
     ):
         assert words in text
 
@@ -96,8 +91,17 @@ def test_one_size_is_no_curve(make_translation, make_retrieval, render):
     assert "depend on the index size" not in render(make_translation(retrieval=one))
 
 
-def test_a_rerank_depth_beyond_the_limit_is_said(make_retrieval):
-    assert "more than 1,000 translated results are needed" in rerank_sentence(make_retrieval(rerank_depth=None))
+@pytest.mark.parametrize(
+    ("depth", "said"),
+    [
+        (47, "The first 47 translated results contain"),
+        (None, "More than 1,000 translated results are needed to contain"),
+    ],
+)
+def test_the_rerank_depth_is_in_the_headline_also_beyond_the_limit(depth, said, make_translation, make_retrieval):
+    made = make_translation(retrieval=make_retrieval(rerank_depth=depth))
+    sentences = judge_retrieval(made.candidates[made.group], made.certificate, TranslateOptions())[1]
+    assert f"{said} 99 % of the 10 true nearest of 4,000 old vectors." in sentences
 
 
 def test_full_re_embedding_is_defined_where_it_is_named(text):
@@ -122,24 +126,24 @@ def test_no_number_of_rows_is_enough_for_chance(make_translation, make_retrieval
     by_chance = make_retrieval(recall_10=HeldOut(0.01, 0.002, 0.02))
     page = render(make_translation("fails", retrieval=by_chance))
     assert "The recall is that of chance" in page
-    assert "seem enough" not in page
+    assert "would hardly help" not in page
 
 
 def test_enough_rows_are_the_fewest_near_the_last():
     assert enough(0.3, 0.78, 0.79, 0.795) == (
-        "About 20 paired rows seem enough: their recall@10, 78.0 %, is within 2 percentage points of the 79.5 % of 80 "
-        "rows (in a sample of the index)."
+        "More paired rows would hardly help: the recall@10 of 20, 78.0 %, is within 2 percentage points of the 79.5 % "
+        "of 80 rows (in a sample of the index)."
     )
 
 
 def test_rows_before_a_later_fall_are_not_enough():
-    assert enough(0.3, 0.9, 0.7, 0.9, 0.9).startswith("About 80 paired rows seem enough")
+    assert enough(0.3, 0.9, 0.7, 0.9, 0.9).startswith("More paired rows would hardly help: the recall@10 of 80")
 
 
 def test_a_curve_that_keeps_rising_asks_for_more_rows():
     assert enough(0.3, 0.5, 0.7).startswith("All 40 rows are needed, and more would help")
     assert enough(0.3, 0.685, 0.7).startswith("The recall still rises, so more rows would help. That of ")
-    assert "seem enough" not in enough(0.3, 0.685, 0.7)
+    assert "would hardly help" not in enough(0.3, 0.685, 0.7)
     assert "more rows would help" not in enough(0.3, 0.695, 0.7)
 
 

@@ -73,7 +73,7 @@ def describe_certificate(translation: Translation) -> doc.Document:
         ),
         sections=[section for section in sections if section.blocks],
         reading=(
-            "Two models embed the same rows. A map carries the vectors of the new model onto those of the old one, so "
+            "Two models embed the same rows. A map takes the vectors of the new model to those of the old one, so "
             "that an index, a probe or a threshold made with the old model can be kept. Everything is measured on rows "
             "that were not used to fit the map or to choose its kind."
         ),
@@ -122,20 +122,6 @@ def _retrieval(translation: Translation, retrieval: Retrieval) -> Iterator[Block
     )
     label = f"Held-out scores of translated vectors, index of {retrieval.index_size:,} vectors"
     yield Table(label, columns, rows, sortable=False, brief=True)
-    yield Text(rerank_sentence(retrieval))
-
-
-def rerank_sentence(retrieval: Retrieval) -> str:
-    """Say how many translated results contain nearly all true neighbours."""
-    index = f"an index of {retrieval.index_size:,} vectors"
-    if retrieval.rerank_depth is None:
-        return (
-            f"Rerank depth: more than 1,000 translated results are needed for 99 % of the 10 true nearest in {index}."
-        )
-    return (
-        f"Rerank depth: the first {retrieval.rerank_depth} translated results contain 99 % of the 10 true nearest in "
-        f"{index}."
-    )
 
 
 def _sizes(translation: Translation, retrieval: Retrieval) -> Iterator[Block]:
@@ -184,11 +170,11 @@ def _relevance(relevance: RelevanceTest) -> Iterator[Block]:
     columns = (Column("ranking", "text"), *map(Column, ("nDCG@10", "MRR@10", "recall@10")))
     label = f"Rankings against relevance judgements, {relevance.queries:,} judged queries"
     yield Table(label, columns, rows, sortable=False, brief=True)
-    told = []
+    kept = []
     for name, ratio in (("full re-embedding", relevance.ratio), ("the old model", relevance.ratio_old)):
         if ratio is not None and math.isfinite(ratio.mean):
-            told.append(f"{percent(ratio.mean)} ({interval(ratio.low, ratio.high)}) of the nDCG@10 of {name}")
-    said = f"Translation keeps {' and '.join(told)}." if told else ""
+            kept.append(f"{percent(ratio.mean)} ({interval(ratio.low, ratio.high)}) of the nDCG@10 of {name}")
+    said = f"Translation keeps {' and '.join(kept)}." if kept else ""
     if relevance.new is None:
         said += " Full re-embedding cannot be scored: the new vectors of the index are not known."
     if relevance.skipped:
@@ -232,7 +218,7 @@ def _curve(translation: Translation, certificate: Certificate) -> Iterator[Block
 
 
 def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
-    """Say how many paired rows seem enough: the fewest from which on the recall stays close to the last."""
+    """Say how many paired rows are enough: the fewest from which on the recall stays close to the last."""
     enough = certificate.rows_enough
     if enough is None:
         return "There are too few paired rows to say how many would be enough."
@@ -248,7 +234,7 @@ def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
     )
     if certificate.still_rising:
         return f"The recall still rises, so more rows would help. That of {enough} paired rows, {close}"
-    return f"About {enough} paired rows seem enough: their recall@10, {close}"
+    return f"More paired rows would hardly help: the recall@10 of {enough}, {close}"
 
 
 def _maps(translation: Translation, groups: list[str], certificate: Certificate) -> Iterator[Block]:

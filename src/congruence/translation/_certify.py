@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -163,8 +163,7 @@ def _retrieve(task: Task, asked: Asked) -> tuple[Retrieval, Neighbours, Array | 
         reader = IndexReader(options.index, options, task.translator, keep_ids=options.qrels is not None)
         # a document that is a query is left out of its own results; separate queries leave out nothing
         own = None if options.queries is None else asked.queries.own
-        values = {field.name: getattr(asked.queries, field.name) for field in fields(Queries)} | {"own": own}
-        found = search(Queries(**values), reader.blocks(_centres(task)[0]), task.device)
+        found = search(replace(asked.queries, own=own), reader.blocks(_centres(task)[0]), task.device)
         ids = np.concatenate(reader.ids) if reader.ids else None
     retrieval = summarise(
         found, paired, asked.unit, asked.inflation, inside=asked.inside, extrapolate=options.index is None

@@ -36,7 +36,7 @@ class TranslateOptions(ReadOptions):
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")
     unpaired: bool = option(False, "Experimental: no common rows; find the rotation that aligns both tables.")
-    starts: int = option(256, "With --unpaired: most starts of each search; fewer where 32 more find the same map.")
+    starts: int = option(256, "With --unpaired: most starts of each search; fewer where 64 more find the same map.")
     splits: int = option(3, "With --unpaired: number of random splits into halves that must agree; 0 for none.")
 
 

@@ -1,10 +1,10 @@
-"""The rotation that carries one cloud of rows onto another, without pairs of rows.
+"""Find the rotation that aligns one set of rows with another, without pairs of rows.
 
 Rows are tensors of the same width, centred, of unit mean square length. Both clouds are clustered several times. Each
 start matches the centres of one clustering of each cloud by their inner products (a quadratic assignment problem) and
 takes the rotation and shift of the matched centres. It is refined by matching every centre, of all clusterings, with
 its nearest centres of the other cloud, in both directions, and fitting again; the best maps are refined on the rows
-in the same way. The objective has many local minima, so there are rounds of starts, each with clusterings of its own,
+in the same way. The objective has many local minima, so there are rounds of starts, each on a sample of the rows,
 until the two best rounds agree; the map with the smallest two-way residual is kept. In the spirit of mini-vec2vec (Dar
 2025), with centres in the place of relative codes.
 """
@@ -19,52 +19,58 @@ from scipy.optimize import quadratic_assignment
 
 from congruence.arrays import Array, Float
 
-CENTRES, CLUSTERINGS, LLOYD = 20, 12, 10  # centres of a clustering, clusterings of a cloud, iterations of k-means
+CENTRES, CLUSTERINGS, LLOYD = 20, 8, 10  # centres of a clustering, clusterings of a cloud, iterations of k-means
 NEIGHBOURS = 5  # rows that a row is matched with
-ROUND, SAMPLED = 32, 500  # starts of a round, and rows of each cloud to search on
-TRIED, TRIAL, KEPT = 5, 8, 6  # clusterings and iterations to try all starts with, and the number that is kept
-STEPS, POLISHING, MIRRORING = 40, 20, 10  # iterations on all centres, on the rows, and on the rows from a reflection
+ROUND, SAMPLED = 64, 500  # starts of a round, and rows of each cloud that it searches on
+TRIED, TRIAL, KEPT = 3, 8, 4  # clusterings and iterations to try starts with, and the number of maps that is kept
+STEPS, POLISHING = 40, 20  # iterations on all centres, and on the rows
 REFLECTED = 8  # leading directions of the best map that are reflected in turn: a better map, or a rival if symmetric
-DIFFERENT, SAME = 0.8, 0.9  # R²: maps that agree less than the first are different, more than the second the same
+DIFFERENT = 0.8  # R²: maps that agree less are different
 CONVERGED = 2e-3  # change of a rotation in one step, root mean square over its columns
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best rotation of a search, and the best one that is a different map.
+    """The best map of a search, and the best one that is different.
 
     `lead` is the difference of their residuals in standard errors over rows; infinite where there is no other map.
     """
 
-    rotation: Any  # (p, p), on the device of the rows
-    shift: Any  # (p,)
+    map: Any  # (p + 1, p), the shift as last row, on the device of the rows
     residual: float
     rival: float
     lead: float
 
 
-def search(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Found:
+def search(x: Any, y: Any, starts: int, rng: np.random.Generator, guess: Any = None) -> Found:
     """Find the rotation q and the shift t with the smallest two-way residual of x @ q + t, (n, p), and y, (m, p).
 
-    The shift is small, but the means of two samples differ by more than rows differ from their nearest ones.
+    The shift is small, but the means of two samples differ by more than rows differ from their nearest ones. A guess
+    of the map counts as a round of starts.
     """
     import torch
 
-    some_x, some_y = (rows[rng.permutation(len(rows))[:SAMPLED]] for rows in (x, y))
-    rounds: list[Any] = []
-    best: list[tuple[float, Any]] = []
+    rounds: list[Any] = [] if guess is None else [_refine(x, y, guess[None], POLISHING)]
     for start in range(0, starts, ROUND):
-        rounds.append(_round(some_x, some_y, min(ROUND, starts - start), rng))
-        residuals = _residuals(some_x, some_y, rounds[-1])
-        best = sorted([*best, (float(residuals.min()), rounds[-1][residuals.argmin(), :-1])], key=lambda one: one[0])
-        if len(best) > 1 and agreement(x, best[0][1], best[1][1]) > SAME:
+        some_x, some_y = (rows[rng.permutation(len(rows))[:SAMPLED]] for rows in (x, y))
+        found = _round(some_x, some_y, min(ROUND, starts - start), rng)
+        rounds.append(found[_residuals(x, y, found).argsort()])
+        best = torch.stack([one[0] for one in rounds])
+        best = best[_residuals(x, y, best).argsort()]
+        if len(best) > 1 and not _different(x, best[:2]):
             break
-    q = torch.cat(rounds)
-    q = q[_residuals(some_x, some_y, q).argsort()]
-    q = _refine(x, y, q[[0, *_different(x, q)[:2]]], POLISHING)
-    mirrored = q[_residuals(x, y, q).argmin()].repeat(min(REFLECTED, x.shape[1]), 1, 1)
-    mirrored[:, :-1] *= torch.ones(mirrored.shape[::2], device=x.device).fill_diagonal_(-1.0)[:, :, None]
-    return _judge_rivals(x, y, torch.cat([q, _refine(x, y, mirrored, MIRRORING)]))
+    q = torch.cat([*rounds, _refine(some_x, some_y, _reflect(best[0]), TRIAL)])
+    q = q[_residuals(x, y, q).argsort()]
+    return _judge_rivals(x, y, _refine(x, y, q[[0, *_different(x, q)[:2]]], POLISHING))
+
+
+def _reflect(q: Any) -> Any:
+    """The map q, (p + 1, p), after a reflection of each of the leading directions in turn."""
+    import torch
+
+    reflected = q.repeat(min(REFLECTED, q.shape[1]), 1, 1)
+    reflected[:, :-1] *= torch.ones(reflected.shape[::2], device=q.device).fill_diagonal_(-1.0)[:, :, None]
+    return reflected
 
 
 def _round(x: Any, y: Any, starts: int, rng: np.random.Generator) -> Any:
@@ -85,13 +91,13 @@ def _judge_rivals(x: Any, y: Any, q: Any) -> Found:
     order = np.argsort(residuals)
     best, others = int(order[0]), _different(x, q[order.tolist()])
     if not others:
-        return Found(q[best, :-1], q[best, -1], residuals[best], np.nan, np.inf)
+        return Found(q[best], residuals[best], np.nan, np.inf)
     rival = int(order[others[0]])
     gaps = [np.asarray((b - a).cpu()) for a, b in zip(distances[best], distances[rival], strict=True)]
     error = np.sqrt(sum(gap.var() / len(gap) for gap in gaps)) / 2
     gap = residuals[rival] - residuals[best]
     lead = float(gap / error) if error > 0 else 0.0
-    return Found(q[best, :-1], q[best, -1], residuals[best], residuals[rival], lead)
+    return Found(q[best], residuals[best], residuals[rival], lead)
 
 
 def agreement(x: Any, a: Any, b: Any) -> float:
@@ -99,14 +105,13 @@ def agreement(x: Any, a: Any, b: Any) -> float:
     return float(1 - (x @ a - x @ b).square().sum() / x.square().sum())
 
 
-def within_clusters(x: Any, rng: np.random.Generator) -> Any:
-    """The rows of x minus the mean of their cluster."""
+def cluster_means(x: Any, rng: np.random.Generator) -> Any:
+    """The mean of the cluster of each row, shape (n, p); clusters have at least 10 rows on average."""
     import torch
 
-    centres = _cluster(x, 1, rng)[0]
+    centres = _cluster(x, 1, rng, min(CENTRES, len(x) // 10))[0]
     member = torch.nn.functional.one_hot(torch.cdist(x, centres).argmin(1), len(centres)).to(x.dtype)
-    means = (member.T @ x) / member.sum(0).clamp(min=1)[:, None]
-    return x - member @ means
+    return member @ ((member.T @ x) / member.sum(0).clamp(min=1)[:, None])
 
 
 def nearest_within(x: Any) -> float:
@@ -132,11 +137,10 @@ def _start(a: Any, b: Any, starts: int, rng: np.random.Generator) -> Any:
     )
 
 
-def _cluster(x: Any, count: int, rng: np.random.Generator) -> Any:
+def _cluster(x: Any, count: int, rng: np.random.Generator, k: int = CENTRES) -> Any:
     """k-means centres of `count` clusterings, each from rows of its own, shape (count, k, p)."""
     import torch
 
-    k = min(CENTRES, len(x))
     centres = x[np.stack([rng.permutation(len(x))[:k] for _ in range(count)])]
     for _ in range(LLOYD):
         member = torch.nn.functional.one_hot(torch.cdist(x, centres).argmin(2), k).to(x.dtype)  # (count, n, k)
@@ -147,13 +151,27 @@ def _cluster(x: Any, count: int, rng: np.random.Generator) -> Any:
 
 def _match_centres(a: Any, b: Any, rng: np.random.Generator) -> Array:
     """The order of the rows of b in which their inner products are most like those of a."""
-    products = [one @ one.T for one in (np.asarray(centres.cpu(), dtype=np.float64) for centres in (a, b))]
-    options: dict[str, Any] = {"maximize": True, "rng": rng}
-    rough = quadratic_assignment(*products, method="faq", options={**options, "P0": "randomized"})
-    guess = np.column_stack([np.arange(len(a)), rough.col_ind])
-    return np.asarray(
-        quadratic_assignment(*products, method="2opt", options={**options, "partial_guess": guess}).col_ind
-    )
+    a, b = (one @ one.T for one in (np.asarray(centres.cpu(), dtype=np.float64) for centres in (a, b)))
+    rough = quadratic_assignment(a, b, method="faq", options={"maximize": True, "rng": rng, "P0": "randomized"})
+    return swap_pairs(a, b, np.asarray(rough.col_ind))
+
+
+def swap_pairs(a: Float, b: Float, order: Array) -> Array:
+    """Exchange two entries of the order while that increases the sum of a * b[order][:, order], both symmetric.
+
+    The same local optimum as of `scipy.optimize.quadratic_assignment(method="2opt")`, with all gains from one product.
+    """
+    order = order.copy()
+    while True:
+        p = b[np.ix_(order, order)]
+        (da, dp), cross = (np.diag(one)[:, None] for one in (a, p)), a @ p
+        own = np.diag(cross)[:, None]
+        apart = (da - a) * (p - dp)  # of the rows that are exchanged themselves
+        gain = (da - da.T) * (dp.T - dp) + 2 * (cross + cross.T - own - own.T - apart - apart.T)
+        best = np.unravel_index(gain.argmax(), gain.shape)
+        if gain[best] <= 1e-9 * np.abs(a * p).sum():
+            return order
+        order[list(best)] = order[list(best[::-1])]
 
 
 def _fit(x: Any, y: Any) -> Any:
@@ -211,16 +229,20 @@ def permute_columns(x: Float, rng: np.random.Generator) -> Float:
     return np.asarray(rng.permuted(x, axis=0))
 
 
-def rearrange(x: Float, rng: np.random.Generator, block: int = 8) -> Float:
-    """Principal scores (n, p) with whitened columns rotated at random within blocks of similar variance.
+def rearrange(x: Float, means: Float, rng: np.random.Generator, block: int = 8) -> Float:
+    """Rows (n, p) whose deviations from the given means are whitened and rotated at random.
 
-    The covariance stays the same and clusters stay clusters, but their arrangement is another one.
+    The rotation acts within blocks of principal directions of similar variance, so that the covariance of the
+    deviations stays the same. Around the mean of all rows, clusters stay clusters but their arrangement is another
+    one; around the means of clusters, the arrangement stays and the rows inside are unrelated to it.
     """
-    rearranged = np.array(x)
-    spread = np.maximum(x.std(0), np.finfo(np.float64).tiny)
+    deviations = x - means
+    axes = np.linalg.svd(deviations, full_matrices=False)[2]  # (p, p)
+    scores = deviations @ axes.T
+    spread = np.maximum(np.sqrt(np.square(scores).mean(0)), np.finfo(np.float64).tiny)
     for start in range(0, x.shape[1], block):
         part = slice(start, start + block)
         width = len(spread[part])
         turn = np.linalg.qr(rng.normal(size=(width, width)))[0] * rng.choice([-1.0, 1.0], size=width)
-        rearranged[:, part] = x[:, part] / spread[part] @ turn * spread[part]
-    return rearranged
+        scores[:, part] = scores[:, part] / spread[part] @ turn * spread[part]
+    return np.asarray(means + scores @ axes)

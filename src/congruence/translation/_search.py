@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, library, to_numpy, to_tensor
+from congruence.arrays import Array, Float, as_float64_like, is_tensor, library, to_numpy, to_tensor
 
 NEIGHBOURS = 10
 DEPTH = 1000  # the longest list of translated results that is kept
@@ -47,14 +47,13 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """What queries find in an index of `size` rows.
+    """What queries find in an index of `size` rows; vectors at equal distance are exchangeable.
 
     `hits` are the results of translated queries, nearest first: whether each is among the `k` true nearest. `one` and
     `before` are the recall@1 of translated and the recall@k of untranslated queries, `null` the recall@k of the
-    translations of other queries. `full` and `full_old` are the
-    shares of the new model's k nearest that translated and old queries find. `subsets` holds, for random subsets of
-    the index, their sizes and recall@k. `results` are the positions of each ranking's first results. Vectors at equal
-    distance are exchangeable.
+    translations of other queries. `full` and `full_old` are the shares of the new model's k nearest that translated
+    and old queries find. `subsets` holds, for random subsets of the index, their sizes and recall@k. `results` are the
+    positions of each ranking's first results.
     """
 
     size: int
@@ -161,7 +160,8 @@ class _PartSearch:
         left_out = self._left_out(block, truth)
         for distances in found if block.new is None else [*found, full]:
             distances[left_out] = np.inf
-        place = library(truth).zeros_like(truth) + self._positions(block, truth)
+        positions = np.arange(block.first, block.first + len(block.old), dtype=np.float64)
+        place = library(truth).zeros_like(truth) + as_float64_like(positions, truth)
         self.nearest["guess"].update(guess, truth, full, place)
         self.nearest["truth"].update(truth, full, place)
         self.nearest["raw"].update(raw, truth)
@@ -174,20 +174,13 @@ class _PartSearch:
                 by_guess.update(guess[:, some], truth[:, some])
                 by_truth.update(truth[:, some])
 
-    def _positions(self, block: Block, like: Any) -> Any:
-        positions = np.arange(block.first, block.first + len(block.old), dtype=np.float64)
-        return positions if not is_tensor(like) else to_tensor(positions, str(like.device))
-
     def _left_out(self, block: Block, truth: Any) -> Any:
         if self.queries.own is None:
-            sizes = (block.old * block.old).sum(1)[None] + self._squares(truth)[:, None]
+            sizes = (block.old * block.old).sum(1)[None] + as_float64_like(self.squares, truth)[:, None]
             return truth <= SAME * sizes
         own = self.queries.own - block.first
         rows = np.flatnonzero((own >= 0) & (own < len(block.old)))
         return rows, own[rows]
-
-    def _squares(self, like: Any) -> Any:
-        return self.squares if not is_tensor(like) else to_tensor(self.squares, str(like.device))
 
     def finish(self) -> dict[str, Any]:
         """The arrays of `Neighbours` for these queries."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from congruence.align._notes import sampling_notes
-from congruence.align._run_statistics import RunStatistics, read_paired, sum_run
+from congruence.align._run_statistics import read_paired, sum_run
 from congruence.checks import check_choice, check_number
 from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
@@ -77,7 +77,8 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     if inputs.labels is not None:
         check_labels(inputs.labels)
     target, source = sum_run("old", y, plan), sum_run("new", x, plan)
-    _check_varies(target)
+    if target.dead == y.d:
+        raise InputError("all rows of old are equal, so there are no neighbours to find")
     step = Steps(progress, {"fitting": 1 + options.nulls, "": 5})
     sums = pair_sums(source.sums, target.sums)
     tried = CANDIDATES if options.group == "auto" else (options.group,)
@@ -102,11 +103,6 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         candidates=near,
         certificate=certificate,
     )
-
-
-def _check_varies(target: RunStatistics) -> None:
-    if target.dead == target.rows.d:
-        raise InputError("all rows of old are equal, so there are no neighbours to find")
 
 
 def _check_options(options: TranslateOptions) -> None:

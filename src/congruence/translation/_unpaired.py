@@ -1,12 +1,13 @@
 """Translation without a row that both models embedded: find the rotation, and say whether it is determined.
 
-Both tables are reduced to their principal directions and brought to the same size; `_rotation_search` finds the
-rotation. No held-out pair can test it. Instead the same search runs on rows without shared structure (two nulls), and
-on disjoint halves of the rows.
+Both tables are reduced to their principal directions and scaled to the same size; `_rotation_search` finds the
+rotation. No held-out pair can test it. Instead the same search runs on rows without shared structure (three nulls),
+and on disjoint halves of the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,20 +28,24 @@ from congruence.translation._options import TranslateOptions
 from congruence.translation._rotation_search import (
     Found,
     agreement,
+    cluster_means,
     nearest_within,
     permute_columns,
     rearrange,
     search,
-    within_clusters,
 )
 from congruence.translation._unpaired_verdict import judge_matching
-from congruence.translation.result import RowMatching, Translation
+from congruence.translation.result import INSIDE, RowMatching, Translation
 from congruence.translation.translator import Translator
 
 DIRECTIONS = 64  # principal directions at most
 MATCHED_ROWS = 2000  # of each model: distances are quadratic, so more rows are sampled
 LEAST_ROWS = 100  # of each model: each half must have clusters
-DESTROY = {"permuted": permute_columns, "rearranged": rearrange}
+NULLS: dict[str, Callable[[Float, Float, np.random.Generator], Float]] = {  # of rows, and the means of their clusters
+    "permuted": lambda rows, _, rng: permute_columns(rows, rng),
+    "rearranged": lambda rows, _, rng: rearrange(rows, rows.mean(0), rng),
+    INSIDE: rearrange,
+}
 
 
 def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: Progress | None) -> Translation:
@@ -55,7 +60,7 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
     tables = read_runs([new, old], ["new", "old"], reading(options))
     device = resolve_device(options.device, *(table.values for table in tables))
     x, y = (_read_rows(table, options.normalize, options.drop_missing) for table in tables)
-    step = Steps(progress, 1 + options.nulls * len(DESTROY) + options.splits)
+    step = Steps(progress, 1 + options.nulls * len(NULLS) + options.splits)
     with full_precision():
         matching, translator = _match_rows(x, y, options, device, step)
     translator = replace(translator, columns_new=tables[0].features, columns_old=tables[1].features)
@@ -144,17 +149,18 @@ def _match_rows(
     source, target = (_on_device(cloud.scores, device) for cloud in (new, old))
     found = search(source, target, options.starts, rng)
     step("searching for a rotation")
-    nulls: dict[str, list[float]] = {kind: [] for kind in DESTROY}
-    for kind, destroy in DESTROY.items():
+    means = cluster_means(source, rng)
+    nulls: dict[str, list[float]] = {kind: [] for kind in NULLS}
+    for kind, destroy in NULLS.items():
         for _ in range(options.nulls):
-            destroyed = _on_device(destroy(new.scores, rng), device)
-            nulls[kind].append(search(destroyed, target, options.starts, rng).residual)
+            rows = destroy(new.scores, to_numpy(means).astype(np.float64), rng)
+            guess = found.map if kind == INSIDE else None  # the arrangement of clusters is as it was
+            nulls[kind].append(search(_on_device(rows, device), target, options.starts, rng, guess).residual)
             step("searching without shared structure")
     halves = []
-    local = within_clusters(source, rng)
     for _ in range(options.splits):
         a, b = _fit_halves(source, target, options.starts, rng)
-        halves.append((agreement(source, a, b), agreement(local, a, b)))
+        halves.append((agreement(source, a, b), agreement(source - means, a, b)))
         step("searching on halves")
     matching = RowMatching(
         residual=found.residual,
@@ -178,17 +184,17 @@ def _on_device(scores: Float, device: str) -> Any:
 def _fit_halves(x: Any, y: Any, starts: int, rng: np.random.Generator) -> tuple[Any, Any]:
     """The rotations of two searches on disjoint halves of both clouds."""
     halves = [np.array_split(rng.permutation(len(rows)), 2) for rows in (x, y)]
-    first, second = (search(x[i], y[j], starts, rng).rotation for i, j in zip(*halves, strict=True))
+    first, second = (search(x[i], y[j], starts, rng).map[:-1] for i, j in zip(*halves, strict=True))
     return first, second
 
 
 def _translator(new: _Cloud, old: _Cloud, found: Found, normalize: str | None) -> Translator:
-    rotation = to_numpy(found.rotation).astype(np.float64)
+    rotation = to_numpy(found.map[:-1]).astype(np.float64)
     matrix = old.size / new.size * (new.axes @ rotation @ old.axes.T)  # (d_new, d_old)
     d_new, d_old = matrix.shape
     width = max(d_new, d_old)
     square = np.zeros((width, width))
     square[:d_new, :d_old] = matrix
-    target = old.mean + old.size * (old.axes @ to_numpy(found.shift).astype(np.float64))
+    target = old.mean + old.size * (old.axes @ to_numpy(found.map[-1]).astype(np.float64))
     means = [np.pad(mean, (0, width - len(mean))) for mean in (new.mean, target)]
     return Translator(Map("linear", square, *means), normalize, d_new, d_old)

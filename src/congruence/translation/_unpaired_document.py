@@ -1,4 +1,4 @@
-"""An unpaired translation as a document: the residual beside its nulls, and the agreement of halves."""
+"""An unpaired translation as a document: the residual and its nulls, and the agreement of halves."""
 
 from __future__ import annotations
 
@@ -29,8 +29,13 @@ GLOSSARY = (
         "the search on new rows whose whitened principal scores were rotated at random, in blocks of eight directions: "
         "covariance and clusters stay, the arrangement of clusters does not.",
     ),
-    ("p value", "one-sided t test of the residual against the searches of a null; the larger of both nulls."),
-    ("shared structure", "the residual on a scale from 0 (the nearer null) to 1 (two samples of one model)."),
+    (
+        "rearranged within clusters (null)",
+        "the same for deviations of rows from the mean of their cluster: the arrangement of clusters stays, rows "
+        "inside a cluster are unrelated.",
+    ),
+    ("p value", "one-sided t test of the residual against the searches of a null; the largest over the nulls."),
+    ("shared structure", "the residual on a scale from 0 (the nearest null) to 1 (two samples of one model)."),
     (
         "agreement of halves",
         "R² of the images of the new rows under maps fitted on two disjoint halves of the rows; 1 is the same map, "
@@ -83,7 +88,12 @@ def _checks(matching: RowMatching) -> Table:
     alone = math.isinf(matching.lead)
     rows: list[tuple[str, Any, str, bool]] = [
         ("p value of the residual", matching.p, f"at most {LEVEL:g}", matching.p <= LEVEL),
-        ("shared structure", share(matching.shared), f"at least {100 * SHARED:g} %", matching.shared >= SHARED),
+        (
+            "shared structure",
+            share(min(matching.shared, 1.0)),
+            f"at least {100 * SHARED:g} %",
+            matching.shared >= SHARED,
+        ),
         (
             "agreement of halves, R²",
             matching.mean_agreement,

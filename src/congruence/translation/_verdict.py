@@ -75,11 +75,11 @@ def _details(near: Nearness, certificate: Certificate) -> list[str]:
     chance = f", an error of {percent(near.of_chance.mean)} of chance" if np.isfinite(near.of_chance.mean) else ""
     explained = percent(near.r2.mean) if near.r2.mean > 0 else "none"
     sentences = [f"The {near.group} map explains {explained} of the variance of held-out rows{chance}."]
-    if retrieval.rerank_depth is not None:
-        sentences.append(
-            f"The first {retrieval.rerank_depth} translated results contain 99 % of the 10 true nearest of "
-            f"{retrieval.index_size:,} old vectors."
-        )
+    depth = retrieval.rerank_depth
+    first = (
+        "More than 1,000 translated results are needed to" if depth is None else f"The first {depth} translated results"
+    )
+    sentences.append(f"{first} contain 99 % of the 10 true nearest of {retrieval.index_size:,} old vectors.")
     if relevance is not None and relevance.ratio is not None:
         ratio = relevance.ratio
         sentences.append(

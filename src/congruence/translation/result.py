@@ -18,6 +18,8 @@ from congruence.translation.translator import Translator
 if TYPE_CHECKING:
     from congruence.document import Document
 
+INSIDE = "rearranged within clusters"  # the kind of null that keeps the means of clusters
+
 
 @dataclass(frozen=True, eq=False)
 class RowMatching:
@@ -26,9 +28,11 @@ class RowMatching:
     Distances are in units of the root mean square distance of old rows from their mean. `residual` is the mean distance
     of a mapped row to the nearest row of the other model, averaged over both directions; `same_model` is that distance
     within each model, the least that a perfect map would leave. `nulls` are residuals of the same search on new rows
-    without shared structure: "permuted" (principal scores permuted column by column) and "rearranged" (whitened scores
-    rotated at random: clusters stay, their arrangement does not). `agreement` is the R² of the maps of two halves of
-    the rows, one entry per split, and `agreement_within` the same for deviations from the mean of a row's cluster.
+    without shared structure: "permuted" (principal scores permuted column by column), "rearranged" (whitened scores
+    rotated at random: clusters stay, their arrangement does not) and "rearranged within clusters" (the same for
+    deviations from the mean of a row's cluster: the arrangement of clusters stays, rows inside are unrelated).
+    `agreement` is the R² of the maps of two halves of the rows, one entry per split, and `agreement_within` the same
+    for deviations from the mean of a row's cluster.
     """
 
     residual: float
@@ -43,13 +47,18 @@ class RowMatching:
     explained: float  # share of the variance along them, of the model with the smaller share
 
     @property
+    def nearest(self) -> str:
+        """The kind of null whose mean residual is the smallest."""
+        return min(self.nulls, key=lambda kind: _mean(self.nulls[kind]))
+
+    @property
     def null(self) -> float:
-        """The mean residual of the null that comes nearest; NaN without nulls."""
-        return min(_mean(values) for values in self.nulls.values())
+        """The mean residual of the nearest null; NaN without nulls."""
+        return _mean(self.nulls[self.nearest])
 
     @property
     def p(self) -> float:
-        """The larger of the p values against both nulls: one-sided t tests for one new value."""
+        """The largest of the p values against each kind of null: one-sided t tests for one new value."""
         return max(_p_below(self.residual, values) if values else nan for values in self.nulls.values())
 
     @property
