@@ -59,7 +59,7 @@ def test_at_smoke_scale_every_file_is_there_and_nothing_is_judged(tmp_path, caps
     jsonschema.validate(result, result_schema(RecipeResult))
     assert result["settings"]["scale"] == "smoke"
     assert result["status"] == "unknown"
-    assert result["numbers"]["paper"]["numbers"] is None
+    assert result["numbers"]["paper"]["example 2"]["statistically identifiable"] == "yes"
     kept = read_numbers(tmp_path / "r")
     assert [one.status for one in method.present(kept["ours"], kept["settings"]).findings] == ["holds"] * 8
     hidden = kept["ours"]["example 2"][1]
