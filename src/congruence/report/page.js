@@ -81,7 +81,7 @@ const standalone = svg => { // colours of the page instead of its variables, and
     const style = one.getAttribute("style") || "";
     one.setAttribute("style", style.replace(/var\((--[\w-]+)[^)]*\)/g, (_, name) => page.getPropertyValue(name).trim()));
   }
-  copy.removeAttribute("data-hover");
+  for (const name of ["data-hover", "tabindex", "aria-description"]) copy.removeAttribute(name);
   copy.setAttribute("width", width);
   copy.setAttribute("height", height);
   copy.setAttribute("style", `background: ${page.getPropertyValue("--page").trim()}; font-family: ${page.fontFamily.replaceAll('"', "'")}; stroke-linejoin: round`);
