@@ -164,10 +164,7 @@ class Theorem(Record):
         """Whether its number was inferred, and is not in the summary of the paper that we have."""
         return self.number in _INFERRED
 
-    @property
-    def status(self) -> Status:
-        """The status of the conclusion."""
-        return self.conclusion.status
+    status = property(attrgetter("conclusion.status"))
 
     @property
     def open_premises(self) -> tuple[Finding, ...]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,10 +62,8 @@ class AffineDistance(Record):
     bound: ClassVar = "upper"
     NAMES = ("distance", "standardised", "relative", "bound", "before", "matrix", "shift", "starts", "refined")
 
-    @property
-    def distance(self) -> float:
-        """The L2 distance after the map: at least 0, lower is closer, an upper bound."""
-        return self.l2.distance
+    distance = property(attrgetter("l2.distance"))  # after the map: at least 0, lower is closer, an upper bound
+    relative = property(attrgetter("l2.relative"))  # the relative distance after the map, from 0 to 1
 
     @property
     def standardised(self) -> float:
@@ -72,12 +71,7 @@ class AffineDistance(Record):
 
         Invariant under affine maps of both mixtures, while `distance` grows if both are squeezed.
         """
-        return self.unit * self.distance
-
-    @property
-    def relative(self) -> float:
-        """The relative L2 distance after the map, from 0 to 1."""
-        return self.l2.relative
+        return float(self.unit * self.distance)
 
     def __call__(self, z: Any) -> Float:
         """Map latents of the source, (n, m), to the coordinates of the target."""
