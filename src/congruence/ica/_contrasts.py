@@ -1,4 +1,4 @@
-"""Contrasts: how far a component is from Gaussian, with the sums over rows that a step of the solver needs."""
+"""Contrasts: how far a component is from Gaussian; and the averages over rows that the solver and its errors need."""
 
 from __future__ import annotations
 
@@ -8,10 +8,44 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import is_tensor, library
+from congruence.arrays import Float, is_tensor, library
 from congruence.checks import check_choice
 
 Sums = tuple[Any, Any]  # of g'(s) and g(s)^2 over the rows, each (k,)
+
+
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """Averages over all rows at one rotation, in the coordinates of the components s."""
+
+    cross: Any  # (k, k) of g(s_i) s_j
+    slope: Any  # (k,) of g'(s_i)
+    power: Any  # (k,) of g(s_i)^2
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """The distribution of each component."""
+
+    contrast: Float  # (k,) average of G(s)
+    skewness: Float  # (k,) average of s^3
+    kurtosis: Float  # (k,) average of s^4, minus 3
+
+
+@dataclass(frozen=True, eq=False)
+class Fourth:
+    """Fourth moments of the whitened rows z, contracted with a symmetric matrix M of unit size."""
+
+    product: Any  # (k, k) average of (z^T M z) z z^T
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Averages of the scores of rotations in all planes, and their true curvature, at one rotation."""
+
+    cross: Any  # (k, k) of g(s_i) s_j
+    second: Any  # (k, k) of s_i s_j
+    curvature: Any  # (k, k) of g'(s_i) s_j^2
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, is_tensor, single_threaded, to_numpy, to_tensor
 from congruence.errors import TableError
-from congruence.ica._contrasts import Contrast, Sums, column_sums
+from congruence.ica._contrasts import Averages, Contrast, Fourth, Scores, Shape, Sums, column_sums
 from congruence.memory import room_for
 from congruence.rows.algebra import blas_threads, one_thread
 from congruence.rows.blocks import DaskRows, Partition, merged, persist
@@ -41,40 +41,6 @@ MAPPED_CACHE = 2**28  # the same, where the rows are on disk
 DEVICE_SHARE = 0.4  # of the free memory of a GPU that a copy of the rows may take
 HOST_BYTES = 2**33  # the same, where the device of torch is the CPU
 WORTH_A_KERNEL = 2**28  # numbers in all rows from which compiling a GPU kernel (a second) saves time
-
-
-@dataclass(frozen=True, eq=False)
-class Averages:
-    """Averages over all rows at one rotation, in the coordinates of the components s."""
-
-    cross: Any  # (k, k) of g(s_i) s_j
-    slope: Any  # (k,) of g'(s_i)
-    power: Any  # (k,) of g(s_i)^2
-
-
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """The distribution of each component."""
-
-    contrast: Float  # (k,) average of G(s)
-    skewness: Float  # (k,) average of s^3
-    kurtosis: Float  # (k,) average of s^4, minus 3
-
-
-@dataclass(frozen=True, eq=False)
-class Fourth:
-    """Fourth moments of the whitened rows z, contracted with a symmetric matrix M of unit size."""
-
-    product: Any  # (k, k) average of (z^T M z) z z^T
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Averages of the scores of rotations in all planes, and their true curvature, at one rotation."""
-
-    cross: Any  # (k, k) of g(s_i) s_j
-    second: Any  # (k, k) of s_i s_j
-    curvature: Any  # (k, k) of g'(s_i) s_j^2
 
 
 class Passes:

@@ -10,7 +10,8 @@ import numpy as np
 from scipy import linalg
 
 from congruence.arrays import Float, is_tensor, library
-from congruence.ica._passes import AnyPasses, Averages
+from congruence.ica._contrasts import Averages
+from congruence.ica._passes import AnyPasses
 from congruence.rows.algebra import newton_schulz, one_thread, svd
 from congruence.rows.algebra import polar as nearest_rotation
 
