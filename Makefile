@@ -24,8 +24,12 @@ smoke: .venv/developing ## Run every recipe of the papers at its smallest scale
 		$(BIN)/congruence reproduce $$name --scale smoke --force || exit 1; \
 	done
 
-fuzz: .venv/developing ## Damage valid files of every format (FUZZ=5000 of them) and read them
-	$(BIN)/python tests/fuzz/run.py --count $(or $(FUZZ),5000)
+fuzz: .venv/developing ## Read damaged files and folders (FUZZ=10000 of them), and try half as many command lines
+	$(BIN)/python tests/fuzz/run.py --count $(or $(FUZZ),10000) --first $(or $(SEED),0)
+	$(BIN)/python tests/fuzz/run.py --lines --count $$(($(or $(FUZZ),10000) / 2)) --first $(or $(SEED),0)
+
+kills: .venv/developing ## Kill every command that writes (KILLS=200 times), and compare with undisturbed runs
+	$(BIN)/python tests/fuzz/kills.py --count $(or $(KILLS),200) --seed $(or $(SEED),0)
 
 lint: .venv/developing ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -57,4 +61,4 @@ clean: ## Remove what was built
 	$(PIP) -e '.[dev]'
 	touch $@ .venv/installed
 
-.PHONY: help demo test coverage smoke fuzz lint format docs picture clean
+.PHONY: help demo test coverage smoke fuzz kills lint format docs picture clean

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,32 @@ def call(tmp_path, monkeypatch, capsys):
         return stopped.value.code or 0, printed.out, printed.err
 
     return run
+
+
+@pytest.fixture
+def held_elsewhere():
+    """A context in which another thread has locked an output, as another process would."""
+    from congruence.files import alone
+
+    @contextlib.contextmanager
+    def hold(path, **options):
+        held, done = threading.Event(), threading.Event()
+
+        def work():
+            with alone(path, **options):
+                held.set()
+                done.wait(60)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            assert held.wait(60)
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    return hold
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,14 @@ import pytest
 import congruence
 from congruence import files
 from congruence.errors import InputError
+from congruence.features import match_features
 from congruence.files import (
     LOCK,
+    PART,
     InputFile,
-    alone_in,
+    alone,
     check_writable,
     describe_file,
-    remove_parts,
     replacing,
     write_text,
 )
@@ -70,44 +71,100 @@ def test_folders_without_permission_are_refused(tmp_path):
         check_writable(tmp_path / "a.txt")
 
 
-def test_one_at_a_time_works_in_a_folder_and_leaves_nothing_there(tmp_path):
-    with alone_in(tmp_path / "new") as alone:
-        assert alone
+@pytest.mark.parametrize("folder", [True, False])
+def test_one_at_a_time_writes_an_output_and_leaves_nothing_there(tmp_path, folder, held_elsewhere):
+    output = tmp_path / "new"
+    with held_elsewhere(output, folder=folder):
         with (
-            pytest.raises(InputError, match="another process is using .*new; wait until it has finished"),
-            alone_in(tmp_path / "new"),
+            pytest.raises(InputError, match="another process is using .*new; wait until"),
+            alone(output, folder=folder),
         ):
             raise AssertionError
-    with alone_in(tmp_path / "new"):
-        pass
-    assert list((tmp_path / "new").iterdir()) == []
+        with alone(output, folder=folder, needed=False) as locked:
+            assert not locked
+    with alone(output, folder=folder) as outer, alone(output, folder=folder, needed=False) as inner:
+        assert outer
+        assert inner != folder  # the same thread may lock a file again, for each of its writes
+    assert list(tmp_path.rglob("*")) == ([output] if folder else [])
 
 
-def test_a_process_that_is_killed_holds_no_folder(tmp_path):
-    script = (
-        "import os, sys; from congruence.files import alone_in\nwith alone_in(sys.argv[1]): os.kill(os.getpid(), 9)"
-    )
+def test_a_process_that_is_killed_holds_no_output(tmp_path):
+    script = "import os, sys; from congruence.files import *\n"
+    script += "with alone(sys.argv[1], folder=True), replacing(sys.argv[1] + '/big') as new:\n"
+    script += "    new.write_text('half of'); os.kill(os.getpid(), 9)"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)])
     assert done.returncode == -signal.SIGKILL
-    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
-    (tmp_path / ".big.abcd.part").write_text("half of")
-    with alone_in(tmp_path) as alone:
-        assert alone
-        remove_parts(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert [name.startswith(".big.") for name in left] == [True, True, False]
+    assert left[2] == LOCK
+    (tmp_path / ".download.part").write_text("of another program")
+    with alone(tmp_path, folder=True) as locked:
+        assert locked
+    assert [path.name for path in tmp_path.iterdir()] == [".download.part"]
+
+
+def test_what_a_killed_write_left_is_removed_by_the_next_one_of_the_same_name(tmp_path):
+    long = "x" * 50
+    for name in (f"{long}1", f"{long}2"):
+        files._beside(tmp_path / name, f"-abc{PART}").write_text("half")
+    write_text(tmp_path / f"{long}1", "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        files._beside(tmp_path / f"{long}2", f"-abc{PART}").name,
+        f"{long}1",
+    ]
+
+
+def test_an_unlocked_writer_does_not_remove_what_the_holder_of_the_lock_writes(tmp_path, held_elsewhere):
+    with held_elsewhere(tmp_path / "a"):
+        theirs = files._beside(tmp_path / "a", f"-abc{PART}")
+        theirs.write_text("half")
+        write_text(tmp_path / "a", "ours")  # as a worker does for a process that holds the lock
+        assert theirs.exists()
+    assert (tmp_path / "a").read_text() == "ours"
 
 
 def test_where_no_lock_can_be_had_work_goes_on_without_one(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    with alone_in(tmp_path / "file") as alone:
-        assert not alone
-
     def refuse(*args):
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with alone_in(tmp_path) as alone:
-        assert not alone
+    with alone(tmp_path, folder=True) as locked:
+        assert not locked
+
+
+@pytest.mark.parametrize("killed", ["writing", "renaming", "removing"])
+def test_a_folder_is_replaced_or_comes_back(tmp_path, killed):
+    """A process killed at any moment leaves the old folder or the new one, or the old one comes back."""
+    store = tmp_path / "a.zarr"
+    store.mkdir()
+    (store / "x").write_text("old")
+    moment = {"writing": "os.fsync", "renaming": "os.replace", "removing": "shutil.rmtree"}[killed]
+    script = f"""
+import os, shutil, sys
+from congruence.files import replacing
+real = {moment}
+def die(*arguments, **options):
+    if {moment!r} == "os.replace":
+        real(*arguments, **options)  # the first of two
+    os.kill(os.getpid(), 9)
+with replacing(sys.argv[1], folder=True) as new:
+    new.mkdir()
+    (new / "x").write_text("new")
+    {moment} = die
+"""
+    assert subprocess.run([sys.executable, "-c", script, str(store)]).returncode == -signal.SIGKILL
+    assert store.exists() == (killed != "renaming")
+    with alone(store):
+        assert (store / "x").read_text() == ("new" if killed == "removing" else "old")
+    assert list(tmp_path.iterdir()) == [store]
+
+
+def test_the_folder_is_flushed_after_a_rename(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(files, "_flush", lambda path: seen.append((path.name, (tmp_path / "a").exists())))
+    write_text(tmp_path / "a", "text")
+    assert [when for _, when in seen] == [False, True]
+    assert seen[1][0] == tmp_path.name
 
 
 def test_a_file_is_described_by_its_checksum(tmp_path):
@@ -142,7 +199,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         describe_file(tmp_path / "none.npy")
 
 
-@pytest.mark.parametrize("verb", ["compare", "resolve", "translate", "evaluate"])
+@pytest.mark.parametrize("verb", ["compare", "resolve", "translate", "evaluate", "match_features", "index", "queries"])
 def test_an_input_that_is_overwritten_during_a_run_is_refused(tmp_path, rng, verb):
     a, b, x = tmp_path / "a.npy", tmp_path / "b.npy", rng.laplace(size=(300, 3))
     np.save(a, x)
@@ -156,6 +213,9 @@ def test_an_input_that_is_overwritten_during_a_run_is_refused(tmp_path, rng, ver
         "compare": lambda: congruence.compare(a, b, nulls=2, progress=overwrite),
         "resolve": lambda: congruence.resolve(b, progress=overwrite),
         "translate": lambda: congruence.translate(a, b, progress=overwrite),
+        "match_features": lambda: match_features(a, b, nulls=2, aligned=True, progress=overwrite),
+        "index": lambda: congruence.translate(x, x @ x[:3], index=b, progress=overwrite),
+        "queries": lambda: congruence.translate(x, x @ x[:3], queries=(b, a), progress=overwrite),
         "evaluate": lambda: congruence.evaluate(b, x, metrics=["mcc"], progress=overwrite),
     }
     with warnings.catch_warnings(), pytest.raises(InputError, match=r"b\.npy was changed while it was in use"):

@@ -12,9 +12,11 @@ import pytest
 
 import congruence
 from congruence import guards
+from congruence._saved import write_tensors
 from congruence.cli import main
 from congruence.errors import InputError
-from congruence.experiments.runs import start_run, write_arrays
+from congruence.experiments.runs import start_run
+from congruence.mixture.priors import as_mixture
 from congruence.tables import Table, read_table, write_table
 
 X = np.random.default_rng(0).laplace(size=(60, 4))
@@ -161,13 +163,31 @@ def test_a_damaged_or_large_prior_is_one_sentence(refused, monkeypatch):
     assert "at most 100 are read as a prior" in refused(*train)
 
 
+def test_a_link_to_itself_is_no_table():
+    Path("loop.npy").symlink_to("loop.npy")
+    with pytest.raises(InputError, match="loop.npy cannot be read"):
+        read_table("loop.npy")
+
+
+def test_what_is_wrong_with_a_prior_names_its_file():
+    np.savez("p.npz", weights=np.ones(2), means=np.eye(2), covariances=np.stack([np.eye(2)] * 2))
+    with pytest.raises(InputError, match=r"p.npz: weights must sum to 1"):
+        as_mixture("p.npz")
+
+
+def test_data_make_takes_no_table(refused):
+    assert "data must be images or rows with known factors; got a Table" in refused(
+        "data", "make", "a.npy", "--out", "o.npz"
+    )
+
+
 @pytest.mark.parametrize("counts", [{"step": None}, {"step": -3}, {"step": "x"}, {"step": 1.5}, {"sums": [1]}])
 def test_counts_of_a_checkpoint_are_numbers(counts):
     from congruence.experiments.training._checkpoints import CHECKPOINT, RANDOM, read_checkpoint
 
     run = start_run("r", {"model": "ae"})
-    text = json.dumps({"counts": {"step": 1, "sums": {"loss": 1.0}} | counts, "about": {}})
-    write_arrays(run.folder / CHECKPOINT, {RANDOM: np.zeros(3)}, about=text)
+    header = {"counts": {"step": 1, "sums": {"loss": 1.0}} | counts, "about": {}}
+    write_tensors(run.folder / CHECKPOINT, {RANDOM: np.zeros(3)}, header)
     with pytest.raises(InputError, match="is not a checkpoint of congruence"):
         read_checkpoint(run, {})
 
@@ -211,6 +231,23 @@ def test_attention_from_elsewhere_is_refused(value):
     Path("config.json").write_text(json.dumps({"text_config": {"_attn_implementation": value}}))
     with pytest.raises(InputError, match="asks to run code from elsewhere"):
         check_settings(Path("."))
+
+
+def test_links_out_of_a_model_folder_are_refused():
+    pytest.importorskip("torch")
+    from congruence.activations.pretrained import load_pretrained
+
+    for folder in ("m", "cache/snapshots/abc"):
+        Path(folder).mkdir(parents=True)
+    Path("cache/blobs").mkdir()
+    for target in ("secret.json", "cache/blobs/1"):
+        Path(target).write_text('{"model_type": "none"}')
+    Path("m/config.json").symlink_to(Path("secret.json").absolute())
+    with pytest.raises(InputError, match=r"m/config.json is a link out of the cache or folder of the model, to"):
+        load_pretrained("m")
+    Path("cache/snapshots/abc/config.json").symlink_to("../../blobs/1")
+    with pytest.raises(InputError, match=r"^(?!.*is a link).*"):  # refused for what it holds
+        load_pretrained("cache/snapshots/abc")
 
 
 def test_a_config_of_many_layers_is_refused_before_they_are_built():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from importlib import import_module
@@ -10,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array
+from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.files import replacing
 from congruence.guards import open_tensors, parse_json, reading
 from congruence.result import SCHEMA_VERSION
 
-_KEY = "congruence"
+_KEY, _KEY_0_1_0, _CHECKSUM = "congruence", "about", "sha256"  # of the header, in checkpoints of 0.1.0, and in it
 _LOADERS = {
     "map": ("congruence.maps.groups", "load_map"),
     "translator": ("congruence.translation.translator", "load_translator"),
@@ -58,12 +59,40 @@ def write_saved(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write arrays, a header and further metadata as one file; an interrupted write leaves no partial file."""
+    write_tensors(path, tensors, {"kind": kind, "schema_version": SCHEMA_VERSION, **header}, metadata)
+
+
+def write_tensors(
+    path: str | Path, arrays: Mapping[str, Any], header: Mapping[str, Any], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write named arrays or tensors, a header of plain values and further texts as one file with a checksum."""
     from safetensors.numpy import save_file
 
-    text = json.dumps({"kind": kind, "schema_version": SCHEMA_VERSION, **header})
-    arrays = {name: np.ascontiguousarray(x) for name, x in tensors.items()}
+    whole = {name: np.asarray(to_numpy(array), order="C") for name, array in arrays.items()}
+    plain = json.loads(json.dumps(header))
+    text = json.dumps({**plain, _CHECKSUM: _checksum(whole, plain, metadata or {})})
     with replacing(path) as temporary:
-        save_file(arrays, temporary, metadata={_KEY: text, **(metadata or {})})
+        save_file(whole, temporary, metadata={_KEY: text, **(metadata or {})})
+
+
+def read_tensors(path: str | Path, what: str) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read the arrays and the header of a safetensors file; refuse one that was changed after `write_tensors`."""
+    with open_tensors(path, what) as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a mapping
+        metadata = file.metadata() or {}
+    header = parse_json(metadata.pop(_KEY, None) or metadata.get(_KEY_0_1_0) or "{}", path, what)
+    stored = header.pop(_CHECKSUM, None) if isinstance(header, dict) else ""
+    if stored is not None and stored != _checksum(arrays, header, metadata):
+        raise InputError(f"cannot read {what} from {path}, it is damaged: its checksum differs")
+    return arrays, header
+
+
+def _checksum(arrays: Mapping[str, Array], header: Any, metadata: Mapping[str, str]) -> str:
+    about = {name: [array.dtype.str, *array.shape] for name, array in arrays.items()}
+    digest = hashlib.sha256(json.dumps([about, header, metadata], sort_keys=True).encode())
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def is_saved(path: str | Path, kind: str) -> bool:
@@ -84,21 +113,22 @@ def read_saved(
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the named arrays of a saved file of one of these kinds; nothing in it is executed.
 
-    The optional arrays are returned if the file has all of them.
+    The optional arrays are returned if the file has them.
 
     Files of version 0.1.0 have no schema version and are accepted; those of a later schema are refused.
     """
     with open_tensors(path, what) as file:
         header = parse_json((file.metadata() or {}).get(_KEY, "{}"), path, what)
-        if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
-            raise InputError(f"{path} is a safetensors file, but not {what} saved by congruence")
-        if kinds and header["kind"] not in kinds:
-            raise InputError(f"{path} holds {header['kind']!r}, not {what}; open it with congruence.load")
-        written = header.get("schema_version", SCHEMA_VERSION)
-        if type(written) is not int or not 1 <= written <= SCHEMA_VERSION:
-            raise InputError(
-                f"{path} has schema version {written!r}, but this version of congruence reads {SCHEMA_VERSION} and "
-                "below: upgrade congruence, or save the file again"
-            )
-        further = optional if set(optional) <= set(file.keys()) else ()
-        return header, {name: file.get_tensor(name) for name in (*names, *further)}
+    if not isinstance(header, dict) or not isinstance(header.get("kind"), str):
+        raise InputError(f"{path} is a safetensors file, but not {what} saved by congruence")
+    if kinds and header["kind"] not in kinds:
+        raise InputError(f"{path} holds {header['kind']!r}, not {what}; open it with congruence.load")
+    written = header.get("schema_version", SCHEMA_VERSION)
+    if type(written) is not int or not 1 <= written <= SCHEMA_VERSION:
+        raise InputError(
+            f"{path} has schema version {written!r}, but this version of congruence reads {SCHEMA_VERSION} and "
+            "below: upgrade congruence, or save the file again"
+        )
+    arrays = read_tensors(path, what)[0] if names else {}  # a table may be large
+    with reading(path, what):
+        return header, {name: arrays[name] for name in (*names, *(name for name in optional if name in arrays))}

@@ -6,6 +6,7 @@ prints the message alone and exits with code 2.
 
 from __future__ import annotations
 
+import signal
 from unicodedata import category
 
 LONGEST = 1500  # characters of a message; names from a damaged file may be of any length
@@ -16,6 +17,13 @@ class CongruenceError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_on_one_line(message))
+
+
+class Terminated(SystemExit):
+    """The process received SIGTERM; the exit code is 143."""
+
+    def __init__(self, code: int = 128 + signal.SIGTERM) -> None:
+        super().__init__(code)
 
 
 class InputError(CongruenceError, ValueError):

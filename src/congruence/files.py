@@ -1,15 +1,20 @@
-"""Atomic writes, locks of folders, and checksums of input files."""
+"""Atomic writes, locks of outputs, and checksums of files.
+
+What a process that was killed has left of an output has a hidden name that ends in `.congruence.part`,
+`.congruence.lock` or `.congruence.old`. The next process that writes the same output removes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +22,7 @@ from pathlib import Path
 
 from congruence.errors import CongruenceError, InputError
 
-LOCK = "in-use.lock"  # in a folder while a process writes to it
+PART, LOCK, OLD = ".congruence.part", ".congruence.lock", ".congruence.old"  # end names next to an output
 HASHED = 10**9  # bytes up to which the contents of an input are hashed
 
 
@@ -55,70 +60,129 @@ def _problem(path: Path) -> str:
     return ""
 
 
+def real_path(path: Path) -> Path:
+    """The path without links; of a link to itself, as it is."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path.absolute()
+
+
+def make_folder(folder: str | Path) -> Path:
+    """Create a folder and its parents, unless it exists; refuse one that cannot be written to."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write to the folder {folder}: permission denied")
+    return folder
+
+
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, *, folder: bool = False) -> Iterator[Path]:
     """Yield a temporary path next to `path` that replaces it when the block succeeds, and is removed otherwise.
 
-    The temporary file is in the same folder, so that the final rename is atomic. An interruption of the block (an
-    exception, Ctrl-C, a full disk) leaves `path` unchanged. The rename never follows a link, so one that was created
-    in the meantime is replaced, and nothing is written to its target.
+    An interruption of the block (an exception, Ctrl-C, a full disk) leaves `path` unchanged. The rename never follows a
+    link, so one that was created in the meantime is replaced, and nothing is written to its target. With `folder` the
+    block makes a folder. A folder cannot be replaced in one step: the old one is renamed, and comes back with the next
+    write if the process is killed before the new one has its place.
     """
-    path = check_writable(path)
-    temporary = None
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files, but outputs are shared
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())  # some disks report only now that they are full
-        os.replace(temporary, path)
-    except Exception as error:  # libraries have errors of their own for a full disk
-        reason = "" if isinstance(error, CongruenceError) else system_reason(error)
-        if not reason and not isinstance(error, OSError):
-            raise
-        raise InputError(f"cannot write to {path}: {reason or error}") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+    path = Path(path) if folder else check_writable(path)
+    temporary = _beside(path, f"-{secrets.token_hex(4)}{PART}")
+    with alone(path, needed=False):
+        try:
+            if not folder:
+                temporary.touch(exist_ok=False)
+            yield temporary
+            for file in [temporary, *temporary.rglob("*")] if folder else [temporary]:
+                _flush(file)  # some disks report only now that they are full
+            if folder and path.is_dir():
+                os.replace(path, _beside(path, OLD))
+            os.replace(temporary, path)
+            _flush(path.parent)
+        except Exception as error:  # libraries have errors of their own for a full disk
+            reason = "" if isinstance(error, CongruenceError) else system_reason(error)
+            if not reason and not isinstance(error, OSError):
+                raise
+            raise InputError(f"cannot write to {path}: {reason or error}") from error
+        finally:
+            _remove(temporary)
+            if folder:
+                _recover(path)
 
 
 @contextlib.contextmanager
-def alone_in(folder: str | Path) -> Iterator[bool]:
-    """Lock a folder for the block; refuse it if another process or thread has locked it.
+def alone(path: str | Path, *, folder: bool = False, needed: bool = True) -> Iterator[bool]:
+    """Lock an output for the block, and remove what killed processes have left of it; yield whether it is locked.
 
-    The system releases the lock when the process ends. If no lock can be obtained (on some network disks,
-    or in a folder that is read-only), the block runs without one; it yields whether the folder is locked.
+    A `folder` in which many files are written is created, and its lock is inside of it. An output that another process
+    or thread has locked is refused, unless the lock is not `needed`. The system releases the lock when the process
+    ends. If no lock can be obtained (on some network disks, or in a folder that is read-only), the block runs without.
     """
     from filelock import FileLock, Timeout
 
-    folder = Path(folder)
-    lock = FileLock(folder / LOCK)
+    path = make_folder(path) if folder else Path(path)
+    lock = FileLock(path / LOCK if folder else _beside(path, LOCK), is_singleton=not folder)
+    outer, locked = lock.is_locked, False  # a thread may lock a file again
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
+        if path.parent.is_dir():  # the lock would make it
+            lock.acquire(timeout=0)
+            locked = True
     except Timeout as error:
-        raise InputError(
-            f"another process is using {folder}; wait until it has finished, or give another folder"
-        ) from error
+        if needed:
+            raise InputError(
+                f"another process is using {path}; wait until it has finished, or give another output"
+            ) from error
     except (OSError, NotImplementedError):
+        pass
+    if not locked:
         yield False
         return
     try:
+        if not outer:
+            _recover(path)
+            inside = (f"**/.*{PART}", f"**/.?*{LOCK}")  # all but the locks of folders
+            patterns = inside if folder else (f"{glob.escape(_beside(path, '').name)}-*{PART}",)
+            for left in [left for pattern in patterns for left in (path if folder else path.parent).glob(pattern)]:
+                _remove(left)
         yield True
     finally:
-        with contextlib.suppress(OSError):  # Windows cannot remove an open file; there, filelock removes it
-            (folder / LOCK).unlink()
+        if not outer:
+            with contextlib.suppress(OSError):  # Windows cannot remove an open file
+                os.unlink(lock.lock_file)
         lock.release()
 
 
-def remove_parts(folder: str | Path, pattern: str = ".*.part") -> None:
-    """Remove temporary files and stores that were left in a folder because their process was killed."""
-    for part in Path(folder).glob(pattern):
-        with contextlib.suppress(OSError):
-            shutil.rmtree(part) if part.is_dir() else part.unlink()
+def _beside(path: Path, suffix: str) -> Path:
+    """A hidden name next to an output, of its lock and of its temporary files; another for each name of an output."""
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]
+    return path.absolute().parent / f".{path.name[:40]}.{digest}{suffix}"
+
+
+def _recover(path: Path) -> None:
+    """Put a folder back that was renamed to be replaced, if it was not, and remove it otherwise."""
+    old = _beside(path, OLD)
+    if old.exists() and not path.exists():
+        os.replace(old, path)
+    _remove(old)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _flush(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows cannot open folders
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -152,12 +216,17 @@ class ReadFile:
             state = [(one.st_ino, one.st_size, one.st_mtime_ns) for one in (file.stat() for file in _files(path))]
         return cls(path, tuple(state))
 
+    def check(self) -> None:
+        """Refuse a file that is no longer as it was: its rows may be mapped, and so may have changed with it."""
+        if self != ReadFile.now(self.path):
+            raise InputError(f"{self.path} was changed while it was in use; run again when nothing writes to it")
+
 
 def describe_file(file: str | Path | ReadFile) -> InputFile:
     """Describe a file, or a folder by all files in it (the digest covers their sorted names and contents).
 
     The SHA-256 is that of the contents up to 1 GB; above that, the time of the last change takes its place. A file
-    that is no longer as it was when it was read is refused: its rows may be mapped, and so may have changed with it.
+    that is no longer as it was when it was read is refused.
     """
     before = file if isinstance(file, ReadFile) else None
     path = file.path if isinstance(file, ReadFile) else file if isinstance(file, Path) else Path(file)
@@ -165,15 +234,17 @@ def describe_file(file: str | Path | ReadFile) -> InputFile:
     try:
         files = _files(path)
         stats = [one.stat() for one in files]
+        if not all(stat.S_ISREG(one.st_mode) for one in stats):  # reading it may never end
+            raise ValueError("it is not a regular file, but a pipe or a device")
         size = sum(one.st_size for one in stats)
         digest = _digest(path, files) if size <= HASHED else None
         if digest is None:
             changed = datetime.fromtimestamp(max(one.st_mtime for one in stats), UTC)
             modified = changed.isoformat(timespec="seconds")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # such as a NUL in the name
         raise InputError(f"cannot read {path}: {system_reason(error) or error}") from error
-    if before is not None and before != ReadFile.now(path):
-        raise InputError(f"{path} was changed while it was in use; run again when nothing writes to it")
+    if before is not None:
+        before.check()
     return InputFile(str(path), size, digest, modified)
 
 
@@ -201,9 +272,3 @@ def system_reason(error: BaseException) -> str:
         match = re.search(r"(?:errno = |\[errno |\(os error )(\d+)", str(error), re.IGNORECASE)
         number = int(match[1]) if match else 0
     return os.strerror(number) if number in errno.errorcode else ""
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

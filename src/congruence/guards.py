@@ -24,7 +24,7 @@ from congruence.files import system_reason
 MEMBERS = 10_000  # of an archive (.npz, .pt), and of an HDF5 file
 SETTINGS_BYTES = 2**24  # of a file of settings in JSON
 JSON_DEPTH = 100  # lists and objects inside of each other
-PRIOR_BYTES = 2**28  # of the arrays of a mixture prior
+PRIOR_BYTES = NUMBERS_BYTES = 2**28  # of the arrays of a mixture prior, and of the numbers of a recipe
 NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
 PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and converted
 MODEL_TENSORS, MODEL_NUMBERS = 1000, 2**24  # of a model, beyond four times those of its weights
@@ -113,7 +113,9 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
     before, failure = _stamp(path), None
     try:
         yield
-    except CongruenceError:
+    except CongruenceError as error:
+        if str(path) not in str(error):
+            raise type(error)(f"{path}: {error}") from error
         raise
     except BaseException as error:  # on damaged bytes libraries raise many kinds, from struct.error to RecursionError
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust

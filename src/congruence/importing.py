@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import CongruenceError, InputError
+from congruence.errors import CongruenceError, InputError, Terminated
 
 FORM = (
     "name a {0} as package.module:function or path/to/file.py:function, where the function takes no arguments and "
@@ -52,7 +52,7 @@ def call_named(target: Any, name: str, what: str, offered: Mapping[str, Any] | N
     given = {key: value for key, value in (offered or {}).items() if key in parameters_of(target)}
     try:
         result = target(**given)
-    except CongruenceError:
+    except (CongruenceError, Terminated):
         raise
     except (Exception, SystemExit) as error:  # a script may exit when called
         hint = f"; {form}" if isinstance(error, TypeError) else ""
@@ -105,7 +105,7 @@ def _import_errors(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InputError(f"the module {name} needs {error.name}, which is not installed") from error
-    except CongruenceError:
+    except (CongruenceError, Terminated):
         raise
     except (Exception, SystemExit) as error:  # a script may exit on import
         raise InputError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error

@@ -10,6 +10,7 @@ from congruence.activations import _extract as module
 from congruence.activations import array_inputs, extract, image_inputs, text_inputs
 from congruence.activations._parts import PartFolder
 from congruence.errors import CongruenceError, CongruenceWarning, InputError
+from congruence.parts import RECORD
 from congruence.tables import Table, read_table
 
 torch = pytest.importorskip("torch")
@@ -93,7 +94,7 @@ def test_parts_of_other_weights_are_not_gone_on_from(pictures, x, tmp_path, monk
     out = tmp_path / "run.parquet"
     with pytest.raises(KeyboardInterrupt):
         extract(pictures, array_inputs(x), "head", out, batch=5, device="cpu", progress=stop)
-    assert json.loads((tmp_path / ".run.parquet.parts" / "settings.json").read_text())["n"] == 23
+    assert json.loads((tmp_path / ".run.parquet.parts" / RECORD).read_text().splitlines()[0])["settings"]["n"] == 23
     with torch.no_grad():
         pictures.head[1].bias += 1
     extract(pictures, array_inputs(x), "head", out, batch=5, device="cpu")

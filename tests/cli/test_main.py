@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,14 +126,34 @@ def test_a_defect_is_one_sentence_and_exit_code_3(problem, folder, capsys, monke
     assert len(err.splitlines()) == 1
 
 
-def test_ctrl_c_ends_a_command_quietly(folder):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_ends_a_command_quietly(folder, sent, code):
     arguments = ["reproduce", "statistical-versus-structural", "--scale", "small", "--device", "cpu", "--out", "r"]
     with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while not (folder / "r" / "parts" / "settings.json").exists() and process.poll() is None:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, b"", b"interrupted; no file was left half-written\n")
+    assert (process.returncode, out, err) == (code, b"", b"interrupted; no file was left half-written\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("resolve x.npy --out c.parquet", "c.parquet"),
+        ("resolve x.npy --model m.safetensors", "m.safetensors"),
+        ("compare x.npy x.npy --report r.html", "r.html"),
+        ("extract model.py:load --layer 0 --array x.npy --out e.parquet", "e.parquet"),
+    ],
+)
+def test_a_second_command_with_the_same_output_is_refused(call, held_elsewhere, command, output):
+    np.save("x.npy", np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32))
+    Path("model.py").write_text("import torch\ndef load(): return torch.nn.Sequential(torch.nn.Linear(3, 2))\n")
+    with held_elsewhere(output):
+        code, _, err = call(*command.split())
+    said = f"congruence: another process is using {output}; wait until it has finished, or give another output\n"
+    assert (code, err) == (2, said)
+    assert sorted(path.name for path in Path().iterdir() if path.is_file()) == ["model.py", "x.npy"]
 
 
 def test_ctrl_c_before_a_command_begins_is_quiet(capsys, monkeypatch):

@@ -12,6 +12,7 @@ from congruence.schema import result_schema
 
 NAME = "statistical-versus-structural"
 FILES = [
+    "_record.jsonl",
     "codes.svg",
     "masking.svg",
     "numbers.json.gz",

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "document": {"formatting", "result"},
     "progress": set(),
     "importing": {"errors"},
-    "parts": {"arrays", "errors", "files", "guards"},  # finished parts of long computations
+    "parts": {"_saved", "arrays", "errors", "files", "guards"},  # finished parts of long computations
     "arrays": {"errors", "checks"},
     "memory": {"errors", "files", "arrays"},
     "checks": {"errors"},
@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "tables": BASE,
     "maps": BASE | {"tables"},  # which reads and pairs their rows
     "align": BELOW | {"ica"},
-    "translation": BELOW | {"ica", "align"},
+    "translation": BELOW | {"ica", "align", "parts"},
     "ica": BELOW,
     "features": BELOW | {"ica"},  # whose components are features
     "metrics": BELOW | {"ica"},  # whose components it evaluates
@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "batches": BELOW | {"ica", "metrics", "parts"},
     "mechanism": BELOW | {"metrics", "decoder"},  # which opens decoders of any kind
     "mixture": BASE | {"tables", "maps", "decoder"},  # whose layers and linear pieces it reads
-    "activations": BELOW,
+    "activations": BELOW | {"parts"},
     "report": BASE | {"maps"},  # the names of groups
 }
 FREE = {"cli", "experiments", "schema", "testing", "tl", "__main__", "__init__"}

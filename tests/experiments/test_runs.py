@@ -1,11 +1,10 @@
-import json
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from congruence._saved import read_tensors, write_tensors
 from congruence.errors import InputError, TableError
-from congruence.experiments.runs import open_run, read_arrays, start_run, write_arrays
+from congruence.experiments.runs import open_run, start_run
 from congruence.tables import read_table
 
 CONFIG = {"leak": 0.3, "widths": [8, 4], "data": "digits"}
@@ -166,11 +165,11 @@ def test_truncated_weights_and_latents_are_refused_and_nothing_is_unpickled(run,
                 getattr(run, name.partition(".")[0])()
 
 
-def test_arrays_keep_a_text_about_them(tmp_path):
-    write_arrays(tmp_path / "a.safetensors", {"x": np.ones(2)}, about=json.dumps({"step": 3}))
-    arrays, about = read_arrays(tmp_path / "a.safetensors")
+def test_arrays_keep_a_header(tmp_path):
+    write_tensors(tmp_path / "a.safetensors", {"x": np.ones(2)}, {"step": 3})
+    arrays, header = read_tensors(tmp_path / "a.safetensors", "arrays")
     assert arrays["x"].tolist() == [1, 1]
-    assert json.loads(about) == {"step": 3}
+    assert header == {"step": 3}
 
 
 def test_the_folder_of_a_training_is_read_as_a_table_of_its_codes(tmp_path, rng):

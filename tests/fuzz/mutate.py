@@ -2,10 +2,13 @@
 
 import gzip
 import io
+import json
+import os
 import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from numpy.random import Generator
 
@@ -106,6 +109,74 @@ def mutate(data: bytes, rng: Generator) -> tuple[str, bytes]:
     return "+".join(done), data
 
 
+NODES = [None, True, -1, 0, 2**31, 10**30, 1.5, 1e308, float("nan"), "", "x", "../x", "\0", [], {}, [[]], {"a": 1}]
+
+
+def mutate_json(text: bytes, rng: Generator) -> tuple[str, bytes]:
+    """Replace, remove or repeat a value of a JSON document, or of one line of several."""
+    lines = text.splitlines() if b"\n{" in text else [text]
+    at = int(rng.integers(len(lines)))
+    content = [json.loads(lines[at])]
+    holder: Any = content
+    key: Any = 0
+    while isinstance(holder[key], list | dict) and len(holder[key]) and rng.random() < 0.8:
+        holder = holder[key]
+        key = list(holder)[rng.integers(len(holder))] if isinstance(holder, dict) else int(rng.integers(len(holder)))
+    chance = rng.random()
+    if chance < 0.15 and holder is not content:
+        done = f"{key!r} removed"
+        del holder[key]
+    elif chance < 0.25:
+        done, holder[key] = f"{key!r} twice", [holder[key], holder[key]]
+    elif chance < 0.3:
+        depth = int(10 ** rng.uniform(1, 4))
+        lines[at] = b"[" * depth + b"]" * depth
+        return f"nested {depth}", b"\n".join(lines) + b"\n" * (len(lines) > 1)
+    else:
+        new = NODES[rng.integers(len(NODES))]
+        done, holder[key] = f"{key!r} is {new!r}", new
+    lines[at] = json.dumps(content[0]).encode()
+    return done, b"\n".join(lines) + b"\n" * (len(lines) > 1)
+
+
+def mutate_tensors(data: bytes, rng: Generator) -> tuple[str, bytes]:
+    """Damage the header or the numbers of a safetensors file below its checksum, as version 0.1.0 had none."""
+    size = int.from_bytes(data[:8], "little")
+    header, numbers = json.loads(data[8 : 8 + size]), data[8 + size :]
+    texts = header.get("__metadata__", {})
+    own = json.loads(texts.get("congruence", "{}"))
+    own.pop("sha256", None)
+    texts["congruence"] = json.dumps(own)
+    chance = rng.random()
+    if chance < 0.5:
+        done, text = mutate_json(texts["congruence"].encode(), rng)
+        texts["congruence"] = text.decode()
+    elif chance < 0.75 and numbers:
+        done, damaged = (zero_block if rng.random() < 0.3 else set_bytes).__name__, set_bytes(numbers, rng)
+        numbers = damaged
+    else:
+        name = list(header)[rng.integers(len(header))]
+        if name != "__metadata__":
+            header[name]["dtype"] = str(rng.choice(["F16", "BF16", "F8_E4M3", "I64", "F32", "BOOL", "U8"]))
+        done = f"dtype of {name}"
+    if texts:
+        header["__metadata__"] = texts
+    text = json.dumps(header).encode()
+    return done, len(text).to_bytes(8, "little") + text + numbers
+
+
+def mutate_content(path: Path, data: bytes, rng: Generator) -> tuple[str, bytes]:
+    """Damage the content of a file by what it holds."""
+    try:
+        if path.suffix in (".json", ".jsonl"):
+            return mutate_json(data, rng)
+        if path.suffix == ".safetensors":
+            return mutate_tensors(data, rng)
+    except ValueError:  # it was damaged before
+        pass
+    return mutate(data or b"\0", rng)
+
+
 def mutate_file(path: Path, rng: Generator) -> str:
     """Damage a file in place; half of the time below its checksums, where it has them."""
     data = path.read_bytes()
@@ -115,6 +186,8 @@ def mutate_file(path: Path, rng: Generator) -> str:
         data = gzip.compress(text, mtime=0)
     elif inside and zipfile.is_zipfile(path):
         done, data = _mutate_member(data, rng)
+    elif inside and path.suffix in (".json", ".jsonl", ".safetensors"):
+        done, data = mutate_content(path, data, rng)
     else:
         inside = False
         done, data = mutate(data, rng)
@@ -147,6 +220,10 @@ def mutate_folder(path: Path, rng: Generator) -> str:
     if chance < 0.2:
         victim.write_bytes(other.read_bytes())
         return f"{where} is {other.relative_to(path)}"
-    done, data = mutate(victim.read_bytes() or b"\0", rng)
-    victim.write_bytes(data)
-    return f"{where} {done}"
+    if chance < 0.25:
+        victim.unlink()
+        os.mkfifo(victim) if chance < 0.22 else victim.symlink_to("/etc/hostname" if chance < 0.24 else victim)
+        return f"{where} is a pipe or a link"
+    if not victim.stat().st_size:
+        victim.write_bytes(b"\0")
+    return f"{where} {mutate_file(victim, rng)}"

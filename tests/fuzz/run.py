@@ -1,12 +1,14 @@
-"""Damage valid files of every format, read them, and report every reading that did not end well.
+"""Damage valid files and folders, read them, and report every reading that did not end well; or try command lines.
 
-`python tests/fuzz/run.py --count 5000` is what `make fuzz` runs. A failure is reported as NAME:SEED, and
-`python tests/fuzz/run.py NAME:SEED --keep FOLDER` does it again and leaves the damaged file in an existing folder.
+`make fuzz` runs `python tests/fuzz/run.py --count 10000` and `python tests/fuzz/run.py --lines --count 5000`. A failure
+is reported as NAME:SEED. `python tests/fuzz/run.py NAME:SEED --keep FOLDER` does it again, and leaves the damaged file
+in an existing folder; `python tests/fuzz/run.py --lines line:SEED` runs a command line again.
 """
 
 import argparse
 import json
 import queue
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,15 +19,16 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
+from folders import READERS
 from samples import SAMPLES
 
-START_LIMIT, CASE_LIMIT = 120, 20  # seconds without a sign of life, on a machine busy with other things
-BATCH = 500  # cases for one process
+START_LIMIT, CASE_LIMIT = 120, 90  # seconds without a sign of life, on a machine busy with other things
+BATCH = 2500  # cases for one process
 
 
-def watch(cases: list[str], folder: Path) -> Iterator[dict[str, str]]:
+def watch(script: str, cases: list[str], folder: Path) -> Iterator[dict[str, str]]:
     """Run one worker over the cases, and hand on what it says; the last word is how it ended, if not by itself."""
-    command = [sys.executable, str(Path(__file__).with_name("worker.py")), str(folder), *cases]
+    command = [sys.executable, str(Path(__file__).with_name(script)), str(folder), *cases]
     lines: queue.Queue[str] = queue.Queue()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         noise: list[str] = []
@@ -53,17 +56,17 @@ def watch(cases: list[str], folder: Path) -> Iterator[dict[str, str]]:
         yield {"wrong": "; ".join(filter(None, [end, f"printed {said!r}" if said else ""]))}
 
 
-def run(cases: list[str], folder: Path) -> tuple[Counter[str], int]:
-    """Try all the cases, print the failures; return how many were read and refused, and how many failed."""
+def run(script: str, cases: list[str], folder: Path) -> tuple[Counter[str], int]:
+    """Try all the cases, print the failures; return how many ended how, and how many failed."""
     ends: Counter[str] = Counter()
     failures = 0
     while cases:
         batch, cases = cases[:BATCH], cases[BATCH:]
         current = {"case": batch[0], "mutation": "at the start"}
-        for word in watch(batch, folder):
+        for word in watch(script, batch, folder):
             current = word if "mutation" in word else current
             if "end" in word:
-                ends[word["end"].split()[0].rstrip(":")] += 1
+                ends[re.split("[:,(]", word["end"])[0].strip()] += 1
             if word.get("wrong"):
                 failures += 1
                 print(f"{current['case']} ({current['mutation']}): {word['wrong']}", flush=True)
@@ -78,18 +81,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", help="NAME:SEED, or NAME for many seeds of one sample")
     parser.add_argument("--count", type=int, default=400, help="how many mutations in all, about")
+    parser.add_argument("--lines", action="store_true", help="try command lines instead of damaged files")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--keep", type=Path, help="an existing folder for the damaged files")
     options = parser.parse_args()
-    names = [case for case in options.cases if ":" not in case] or ([] if options.cases else list(SAMPLES))
+    names = [case for case in options.cases if ":" not in case] or ([] if options.cases else [*SAMPLES, *READERS])
+    script, what = ("lines.py", "command lines") if options.lines else ("worker.py", "damaged files")
+    names = ["line"] if options.lines and not options.cases else names
     each = -(-options.count // len(names)) if names else 0
     cases = [f"{name}:{seed}" for seed in range(options.first, options.first + each) for name in names]
     cases += [case for case in options.cases if ":" in case]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        ends, failures = run(cases, options.keep or Path(folder))
+        ends, failures = run(script, cases, options.keep or Path(folder))
     counts = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
-    print(f"{len(cases)} damaged files in {time.monotonic() - start:.0f} s: {counts}; {failures} failures")
+    print(f"{len(cases)} {what} in {time.monotonic() - start:.0f} s: {counts}; {failures} failures")
     sys.exit(bool(failures))
 
 

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from congruence import ICA, Table, Whitener
+from congruence._saved import read_tensors
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.ica import load_ica
 from congruence.maps.matching import strong_mcc
@@ -371,13 +372,18 @@ def test_files_that_hold_no_components_are_refused(mixture, tmp_path):
     for damaged, message in (
         (whole[: len(whole) // 2], "cannot read components"),
         (whole.replace(b'\\"schema_version\\": 1', b'\\"schema_version\\": 9'), "schema version 9"),
-        (whole.replace(b'\\"rank\\": 6', b'\\"rank\\":[]'), "header is damaged"),
+        (whole.replace(b'\\"rank\\": 6', b'\\"rank\\":[]'), "its checksum differs"),
         (whole.replace(b'\\"kind\\": \\"ica\\"', b'\\"kind\\": \\"map\\"'), "not components"),
     ):
         assert damaged != whole
         path.write_bytes(damaged)
         with pytest.raises(InputError, match=message):
             load_ica(path)
+    path.write_bytes(whole)
+    arrays, header = read_tensors(path, "components")
+    save_file(arrays, path, {"congruence": json.dumps({**header, "rank": []})})  # without a checksum
+    with pytest.raises(InputError, match="header is damaged"):
+        load_ica(path)
     save_file({"mean_": np.zeros(3)}, path)
     with pytest.raises(InputError, match="not components"):
         load_ica(path)

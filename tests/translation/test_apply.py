@@ -20,9 +20,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence.errors import InputError, TableError
+from congruence.files import PART, _beside
+from congruence.parts import RECORD, Record
 from congruence.tables import Table, read_table, write_table
-from congruence.translation import _apply, load_translator
-from congruence.translation._apply import RECORD, apply_files
+from congruence.translation import load_translator
+from congruence.translation._apply import apply_files
 from congruence.translation._options import ApplyOptions
 
 PLAIN, FLAGGED = ApplyOptions(), ApplyOptions(flag_far=True)
@@ -151,16 +153,17 @@ def test_every_moment_of_a_crash_is_repaired(world, monkeypatch, moment):
     class Crash(BaseException):
         pass
 
-    def crash(*arguments):
+    def crash(*arguments, **options):
         raise Crash
 
     if moment == "before the rename":
         Path("out").mkdir()
-        Path("out/.part0.parquet.abc.part").write_bytes(b"half")
-        Path("out/in-use.lock").touch()
+        Path("out/.part0.parquet.abc.congruence.part").write_bytes(b"half")
+        Path("out/.part0.parquet.abc.congruence.lock").touch()
+        Path("out/.congruence.lock").touch()
     elif moment == "before the record":
         with monkeypatch.context() as patch:
-            patch.setattr(_apply._Record, "add", crash)
+            patch.setattr(Record, "add", crash)
             with pytest.raises(Crash):
                 apply_files("up.safetensors", "in", "out", options=PLAIN)
         assert files("out") == [RECORD, "part0.parquet"]
@@ -175,11 +178,12 @@ def test_every_moment_of_a_crash_is_repaired(world, monkeypatch, moment):
 
 
 def test_a_single_file_leaves_no_temporary_file_of_a_killed_run(world):
-    Path(".one.parquet.abc.part").write_bytes(b"half")
-    Path(".other.parquet.abc.part").write_bytes(b"of another output")
+    mine, other = (_beside(Path(name), f"-abc{PART}") for name in ("one.parquet", "two.parquet"))
+    mine.write_bytes(b"half")
+    other.write_bytes(b"of another output")
     apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=PLAIN)
-    assert not Path(".one.parquet.abc.part").exists()
-    assert Path(".other.parquet.abc.part").exists()
+    assert not mine.exists()
+    assert other.exists()
 
 
 def test_a_damaged_part_is_named_and_the_others_are_kept(world):
@@ -235,7 +239,7 @@ def test_empty_parts_stay_empty_parts(world):
         ("in/*.parquet", "in/../in", "would overwrite the input"),
         ("in", "full", "full is not empty, but was not written by translate apply"),
         ("in", "full/thesis.tex", "must be a folder"),
-        ("in", "full/thesis.tex/out", "cannot write to"),
+        ("in", "full/thesis.tex/out", "cannot make the folder"),
         ("in/part0.parquet", "nowhere/one.parquet", "does not exist"),
     ],
 )
@@ -261,7 +265,7 @@ def test_a_full_disk_is_reported_and_leaves_complete_parts(world, monkeypatch):
 
     def full(number):
         writes.append(number)
-        if len(writes) > 2:
+        if len(writes) > 4:  # of the record and of a part, and of the folder after each
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("congruence.files.os.fsync", full)
@@ -273,12 +277,11 @@ def test_a_full_disk_is_reported_and_leaves_complete_parts(world, monkeypatch):
     assert apply_files("up.safetensors", "in", "out", options=PLAIN).before == 1
 
 
-def test_a_folder_in_use_is_refused(world):
-    from congruence.files import alone_in
-
-    Path("out").mkdir()
-    with alone_in("out"), pytest.raises(InputError, match="another process is using out"):
+def test_an_output_in_use_is_refused(world, held_elsewhere):
+    with held_elsewhere("out", folder=True), pytest.raises(InputError, match="another process is using out"):
         apply_files("up.safetensors", "in", "out", options=PLAIN)
+    with held_elsewhere("one.parquet"), pytest.raises(InputError, match="another process is using one.parquet"):
+        apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=PLAIN)
 
 
 def test_far_rows_are_flagged_and_counted(world):

@@ -21,6 +21,7 @@ from congruence.activations.pretrained import Pieces, Pretrained, Tokenizer, as_
 from congruence.arrays import finite_rows, listing
 from congruence.checks import check_integer, require
 from congruence.errors import CongruenceWarning, InputError
+from congruence.files import alone
 from congruence.guards import suffix_of
 from congruence.options import takes
 from congruence.progress import Progress
@@ -190,15 +191,18 @@ class _Run:
         settings |= {name: getattr(self, name) for name in ("layers", "batch", "device", "precision", "context")}
         settings |= {"pooling": asdict(self.pooling), "about": dict(self.job.about)}
         parts = PartFolder(paths[0].parent / f".{paths[0].name}.parts", self.layers)
-        first = parts.open(settings)
-        with parts.removed_if_empty():
-            for end, tables in self._parts(first, progress):
-                parts.put(end, tables)
-        extracted = {
-            layer: Extracted(layer, path, *parts.join(layer, path))
-            for layer, path in zip(self.layers, paths, strict=True)
-        }
-        parts.remove()
+        with contextlib.ExitStack() as locks:
+            for path in paths:
+                locks.enter_context(alone(path))
+            first = parts.open(settings)
+            with parts.removed_if_empty():
+                for end, tables in self._parts(first, progress):
+                    parts.put(end, tables)
+            extracted = {
+                layer: Extracted(layer, path, *parts.join(layer, path))
+                for layer, path in zip(self.layers, paths, strict=True)
+            }
+            parts.remove()
         return extracted
 
     def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:

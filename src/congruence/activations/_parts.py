@@ -5,45 +5,62 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from congruence.arrays import finite_rows
 from congruence.errors import InputError
-from congruence.files import write_text
+from congruence.guards import is_file
+from congruence.parts import RECORD, Record
 from congruence.tables import Stream, Table, stream_parts, write_stream, write_table
 
-SETTINGS = "settings.json"
+_NAME = re.compile(r"(\d{9})-(\d{9})-\d+\.parquet")
 
 
-@dataclass(frozen=True)
+@dataclass
 class PartFolder:
     """A folder next to the output with one file per layer and part, named by its first and last batch."""
 
     folder: Path
     layers: tuple[str, ...]
+    ends: list[int] = field(default_factory=lambda: [0])  # 0, and the batches at which finished parts end
+    record: Record = field(init=False)
 
     def open(self, settings: Mapping[str, Any]) -> int:
-        """Return the batch to resume from: 0 unless parts with the same settings exist."""
-        text = json.dumps(settings, indent=1, sort_keys=True)
-        record = self.folder / SETTINGS
-        foreign = self.folder.is_dir() and any(self.folder.iterdir()) and not record.is_file()
+        """Return the batch to resume from: 0 unless unchanged parts with the same settings exist."""
+        known = is_file(self.folder / RECORD) or not self.folder.is_dir()
+        foreign = not known and any(path.name[0] != "." for path in self.folder.iterdir())
         if self.folder.is_symlink() or foreign or (self.folder.exists() and not self.folder.is_dir()):
             raise InputError(f"{self.folder} is needed for temporary parts, but has other contents; move it")
-        if not record.is_file() or record.read_text(encoding="utf-8") != text:
-            self.remove()
-            self.folder.mkdir()
-            write_text(record, text)
+        with contextlib.suppress(InputError):  # a damaged record
+            record = Record.read(self.folder)
+            if record is not None and record.settings == json.loads(json.dumps(settings)):
+                record.parts = {name: one for name, one in record.parts.items() if record.holds(name)}
+                self._follow(record)
+                return self.ends[-1]
+        self.remove()
+        self.folder.mkdir()
+        self._follow(Record(self.folder, settings))
+        return 0
+
+    def _follow(self, record: Record) -> None:
+        """Keep the parts of a record that follow each other, and remove others."""
+        after = {int(found[1]): int(found[2]) for name in record.parts if (found := _NAME.fullmatch(name))}
+        ends = [0]
+        while (end := after.get(ends[-1], 0)) > ends[-1] and record.parts.keys() >= {*self._files(ends[-1], end)}:
+            ends.append(end)
+        self.record, self.ends = record, ends
+        kept = {name for start, end in pairwise(ends) for name in self._files(start, end)}
         for path in self.folder.glob("*.parquet"):
-            try:
-                stream_parts([path])
-            except InputError:  # such as one truncated by a crash; it is computed again
+            if path.name not in kept:
                 path.unlink()
-        return self._ends()[-1]
+        record.parts = {name: record.parts[name] for name in sorted(kept)}
+        record.save()
 
     @contextlib.contextmanager
     def removed_if_empty(self) -> Iterator[None]:
@@ -51,20 +68,21 @@ class PartFolder:
         try:
             yield
         except BaseException:
-            if not self._ends()[-1]:
+            if not self.ends[-1]:
                 self.remove()
             raise
 
     def put(self, end: int, tables: Sequence[Table]) -> None:
         """Write the next part, one table per layer, which ends before the batch `end`."""
-        start = self._ends()[-1]
-        for place, table in enumerate(tables):
-            write_table(table, self._file(start, end, place))
+        for name, table in zip(self._files(self.ends[-1], end), tables, strict=True):
+            write_table(table, self.folder / name)
+            self.record.add(name)
+        self.ends.append(end)
 
     def join(self, layer: str, out: Path) -> tuple[int, int, int]:
         """Write the rows of a layer as one table, in chunks; return its shape and the number of non-finite rows."""
         place, widths, not_finite = self.layers.index(layer), set(), []
-        stream = stream_parts([self._file(start, end, place) for start, end in pairwise(self._ends())])
+        stream = stream_parts([self.folder / self._files(start, end)[place] for start, end in pairwise(self.ends)])
 
         def chunks() -> Iterator[Table]:
             for table in stream.chunks:
@@ -80,22 +98,8 @@ class PartFolder:
         if self.folder.is_dir():
             shutil.rmtree(self.folder)
 
-    def _file(self, start: int, end: int, place: int) -> Path:
-        return self.folder / f"{start:09d}-{end:09d}-{place}.parquet"
-
-    def _ends(self) -> list[int]:
-        """0 and the ends of the consecutive parts that are complete.
-
-        The layers of a part are written one after the other, so the last part may lack some.
-        """
-        names = (path.name.split("-") for path in self.folder.glob("[0-9]*-[0-9]*-0.parquet"))
-        after = {int(start): int(end) for start, end, _ in names if start < end}
-        ends = [0]
-        while (end := after.get(ends[-1])) and all(
-            self._file(ends[-1], end, place).is_file() for place in range(len(self.layers))
-        ):
-            ends.append(end)
-        return ends
+    def _files(self, start: int, end: int) -> list[str]:
+        return [f"{start:09d}-{end:09d}-{place}.parquet" for place in range(len(self.layers))]
 
 
 def fingerprint(model: Any) -> str:

@@ -92,7 +92,7 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
     """What a snapshot in the cache is missing, "" if it is complete; one that asks to run code is refused."""
     if not folder.is_dir():
         return f"it is not in the cache {root}"
-    _check_links(folder, root, home)
+    check_links(folder, root, home)
     if not (folder / CONFIG).is_file():
         return f"the cache has no {CONFIG} of it"
     check_settings(folder)
@@ -103,13 +103,13 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
     return ""
 
 
-def _check_links(folder: Path, root: Path, home: Path) -> None:
-    """Refuse links that lead out of the cache; its own, from snapshots to blobs, stay inside."""
+def check_links(folder: Path, root: Path, home: Path) -> None:
+    """Refuse links that lead out of a folder or cache; those of a cache, from snapshots to blobs, stay inside."""
     inside = (root.resolve(), home.resolve())  # a user may have moved a model to another disk
     for path in sorted(folder.rglob("*")):
         target = Path(os.path.realpath(path))  # accepts a link to itself, unlike some versions of resolve
         if not any(target.is_relative_to(place) for place in inside):
-            raise InputError(f"{path} is a link out of the cache, to {target}; remove it")
+            raise InputError(f"{path} is a link out of the cache or folder of the model, to {target}; remove it")
 
 
 def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> None:
@@ -124,7 +124,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> N
                 f"{model.title} cannot be used: {missing}, and the download failed ({first_sentence(error)}); "
                 f"with a network, run 'hf download {model.name} --revision {model.commit}'"
             ) from error
-        _check_links(model.folder, root, home)
+        check_links(model.folder, root, home)
         check_settings(model.folder)
     _check_all_weights(model.folder)
 

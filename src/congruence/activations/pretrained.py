@@ -133,6 +133,9 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
     elif revision is not None:
         raise InputError(f"revision applies only to models of a hub (owner/name), not to the folder {folder}")
     folder = Path(folder)
+    if hub is None:
+        place = folder.absolute()  # a snapshot in a cache of a hub has links into the folder of its model
+        hubs.check_links(folder, folder, place.parents[1] if place.parent.name == "snapshots" else place)
     require("torch", "extraction", "torch")
     root, modules = folder, hubs.module_folders(folder)
     folder = modules[0][1] if modules else folder

@@ -135,7 +135,7 @@ def _write(baseline: Baseline, path: Path, seed: int) -> None:
 
 def load_baseline(path: str | Path) -> Baseline:
     """Load a baseline that `save_baseline` wrote; nothing in the file is executed."""
-    header, _ = read_saved(path, kinds=("baseline",), what="a baseline")
+    header, _ = read_saved(path, (VALUES,), kinds=("baseline",), what="a baseline")
     table = read_table(path, name="baseline")
     of, name = header.get("of"), header.get("model_name")
     kept = {part: header.get(part) or {} for part in ("settings", "versions")}

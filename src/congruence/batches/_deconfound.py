@@ -44,6 +44,7 @@ from congruence.batches.leakage import FeatureProfile, find_nesting, mean_betwee
 from congruence.batches.sparsity import READINGS, check_shares
 from congruence.checks import check_choice, check_integer, require
 from congruence.errors import InputError
+from congruence.files import make_folder
 from congruence.options import takes
 from congruence.parts import Parts
 from congruence.progress import Progress, Steps
@@ -222,8 +223,7 @@ def _part_store(options: DeconfoundOptions, rows: LabelledRows, settings: Mappin
     if not isinstance(options.parts, str | Path):
         store: PartStore | None = options.parts
         return store
-    folder = Path(options.parts)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(options.parts)
     digest = hashlib.sha256(np.ascontiguousarray(rows.values).tobytes())
     for labels in (rows.target, rows.batch, rows.guide, rows.cluster, rows.image):
         digest.update(b"-" if labels is None else "\0".join(map(str, labels)).encode())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 
 import typer
 
-from congruence.errors import CongruenceWarning, InputError, printable
+from congruence.errors import CongruenceWarning, InputError, Terminated, printable
 from congruence.options import OUTPUT, option, reading
 from congruence.progress import Progress, show_progress
 
@@ -32,6 +32,7 @@ R = TypeVar("R", bound="Result")
 SUFFIXES = {"report": (".html", ".htm"), "json": (".json",), "csv": (".csv",), "markdown": (".md",), "latex": (".tex",)}
 RENDERED = tuple(SUFFIXES)
 SUFFIXES["junit"] = (".xml",)
+_locks = contextlib.ExitStack()  # of the outputs of the command that runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class _Quiet(Protocol):
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn parameters that are dataclasses of options into flags; exit with code 130 on Ctrl-C."""
+    """Turn parameters that are dataclasses of options into flags; exit with code 130 on Ctrl-C, 143 on SIGTERM."""
     hints = typing.get_type_hints(function, include_extras=True)
     expanded: dict[str, type] = {}
     parameters: list[inspect.Parameter] = []
@@ -87,10 +88,11 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             fields = {f.name: given.pop(f.name) for f in _shell_fields(options)}
             given[name] = _build_options(options, fields)
         try:
-            return function(**given)
-        except KeyboardInterrupt:
+            with _locks:
+                return function(**given)
+        except (KeyboardInterrupt, Terminated) as interruption:
             say("interrupted; no file was left half-written")
-            raise typer.Exit(130) from None
+            raise typer.Exit(getattr(interruption, "code", 130)) from None
 
     order = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
     run.__signature__ = inspect.Signature(order)  # type: ignore[attr-defined]
@@ -231,15 +233,16 @@ def check_outputs(
 ) -> None:
     """Refuse, before any work, outputs that cannot be written or would overwrite an input or each other.
 
-    `tables` are outputs that are embedding tables or models, by the name of their flag.
+    Until the command ends they are locked: a second command that writes one of them is refused. `tables` are outputs
+    that are embedding tables or models, by the name of their flag.
     """
-    from congruence.files import check_writable
+    from congruence.files import alone, check_writable, real_path
 
     files = outputs.files()
     stdout = [name for name, path in files.items() if str(path) == "-"]
     if len(stdout) > 1:
         raise InputError(f"only one output can be written to stdout, not --{' and --'.join(stdout)}")
-    taken = {path.resolve(): f"the input {path}" for path in _with_contents(inputs)}
+    taken = {real_path(path): f"the input {path}" for path in _with_contents(inputs)}
     for name, path in {**files, **{k: p for k, p in (tables or {}).items() if p is not None}}.items():
         if str(path) == "-":
             if name in ("report", "junit") or name not in SUFFIXES:
@@ -253,9 +256,10 @@ def check_outputs(
             from congruence.tables import check_table_path
 
             check_table_path(path)
-        if path.resolve() in taken:
-            raise InputError(f"--{name} {path} would overwrite {taken[path.resolve()]}")
-        taken[path.resolve()] = f"--{name}"
+        if real_path(path) in taken:
+            raise InputError(f"--{name} {path} would overwrite {taken[real_path(path)]}")
+        taken[real_path(path)] = f"--{name}"
+        _locks.enter_context(alone(path))
 
 
 def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:

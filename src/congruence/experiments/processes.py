@@ -14,9 +14,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from congruence.errors import InputError
+from congruence.errors import InputError, Terminated
 
-TERMINATED = 128 + signal.SIGTERM  # exit code
 POLL = 0.2  # seconds between checks for messages
 _stop: Any = None  # in a worker: the event that asks it to stop
 _messages: Any = None  # in a worker: the queue of `send_message`
@@ -131,10 +130,10 @@ def _run_task(work: Callable[..., Any], task: tuple[Any, ...]) -> Any:
 
 @contextlib.contextmanager
 def exit_on_sigterm() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM inside the block, so that it can be left in order; only the main thread can."""
+    """Raise `Terminated` on SIGTERM inside the block, so that it can be left in order; only the main thread can."""
 
     def leave(number: int, frame: Any) -> None:
-        raise SystemExit(TERMINATED)
+        raise Terminated
 
     with _handling(signal.SIGTERM, leave):
         yield

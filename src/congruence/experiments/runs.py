@@ -3,7 +3,8 @@
 A run folder has `config.json` (the settings; a folder with it is a run), `environment.json` (the machine and the
 versions), `metrics.jsonl` (the log, one line of numbers each), `weights.safetensors`, `latents.parquet` (codes, and the
 true factors if they are known), for a model with a mixture prior `posterior.safetensors` (the standard deviations of
-the codes) and, for a model of images, `examples.safetensors` (a few images). Every file is written completely or not at
+the codes) and, for a model of images, `examples.safetensors` (a few images). `_record.jsonl` has checksums of what is
+written at the end. Every file is written completely or not at
 all, except `metrics.jsonl`, which grows by lines: a last line that was truncated by a crash is
 ignored when it is read, and removed when the next one is written. Nothing is unpickled.
 """
@@ -22,11 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from congruence._saved import read_tensors, write_tensors
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
-from congruence.files import LOCK, check_writable, replacing, system_reason, write_text
-from congruence.guards import is_file, is_folder, open_tensors, parse_json, read_object, reading
+from congruence.files import LOCK, check_writable, make_folder, system_reason, write_text
+from congruence.guards import is_file, is_folder, parse_json, read_object, reading
 from congruence.memory import check_fits
+from congruence.parts import RECORD
 from congruence.result import json_text
 from congruence.tables import Table, read_table, write_table
 from congruence.tables.read import CODES
@@ -34,7 +37,8 @@ from congruence.tables.read import CODES
 CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl"
 WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", CODES, "checkpoint.safetensors"
 EXAMPLES, POSTERIOR = "examples.safetensors", "posterior.safetensors"
-FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES, POSTERIOR)
+OUTCOME = (WEIGHTS, LATENTS, EXAMPLES, POSTERIOR)  # written at the end of a training, and recorded with checksums
+FILES = (CONFIG, ENVIRONMENT, METRICS, CHECKPOINT, *OUTCOME, RECORD)
 DERIVED = ("checksum", "discrete_codes")  # entries of a config that differ only if others do
 KIND, VERSION = "congruence run", 1
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
@@ -95,31 +99,31 @@ class Run:
 
     def write_weights(self, weights: Mapping[str, Any]) -> None:
         """Write named arrays or tensors to weights.safetensors."""
-        write_arrays(self.folder / WEIGHTS, weights)
+        write_tensors(self.folder / WEIGHTS, weights, {})
 
     def weights(self) -> dict[str, Array]:
         """The arrays of weights.safetensors by name."""
-        return read_arrays(self.folder / WEIGHTS)[0]
+        return _read_arrays(self.folder / WEIGHTS)
 
     def write_examples(self, images: Any) -> None:
         """Write a few images (n, channels, height, width), uint8, to examples.safetensors."""
-        write_arrays(self.folder / EXAMPLES, {"images": images})
+        write_tensors(self.folder / EXAMPLES, {"images": images}, {})
 
     def examples(self) -> Array | None:
         """The images of examples.safetensors, uint8 (n, channels, height, width); None if there are none."""
         path = self.folder / EXAMPLES
-        return read_arrays(path)[0].get("images") if path.exists() else None
+        return _read_arrays(path).get("images") if path.exists() else None
 
     def write_posterior(self, deviations: Any) -> None:
         """Write the standard deviations of the posteriors, whose means are the codes, to posterior.safetensors."""
-        write_arrays(self.folder / POSTERIOR, {"deviations": deviations})
+        write_tensors(self.folder / POSTERIOR, {"deviations": deviations}, {})
 
     def draws(self, seed: int = 0) -> Float | None:
         """One draw from the posterior of each row of `latents`, (n, d); None if only their means are stored."""
         path = self.folder / POSTERIOR
         if not path.exists():
             return None
-        means, deviations = self.latents().values, read_arrays(path)[0].get("deviations", np.zeros(0))
+        means, deviations = self.latents().values, _read_arrays(path).get("deviations", np.zeros(0))
         if deviations.shape != means.shape:
             raise InputError(f"{path} must have deviations of shape {means.shape}; got {deviations.shape}")
         noise = np.random.default_rng(seed).normal(size=means.shape)
@@ -158,11 +162,7 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
             where = _difference(run.config, wanted)
             raise InputError(f"{folder} has a run with another config ({where}); give another folder")
         return run
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(path.name for path in folder.iterdir() if path.name not in (ENVIRONMENT, LOCK))
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
+    strange = sorted(path.name for path in make_folder(folder).iterdir() if path.name not in (ENVIRONMENT, LOCK))
     if strange:
         raise InputError(f"{folder} has {strange[0]} but no {CONFIG}, so it is not a run; give another folder")
     write_text(folder / ENVIRONMENT, json_text(describe_environment()))
@@ -201,22 +201,10 @@ def open_run(folder: str | Path) -> Run:
     return Run(folder, content["config"])
 
 
-def write_arrays(path: str | Path, arrays: Mapping[str, Any], about: str = "") -> None:
-    """Write named arrays or tensors, and a text about them, as one safetensors file."""
-    from safetensors.numpy import save_file
-
-    whole = {key: np.asarray(to_numpy(value), order="C") for key, value in arrays.items()}
-    with replacing(path) as temporary:
-        save_file(whole, temporary, metadata={"about": about} if about else None)
-
-
-def read_arrays(path: str | Path) -> tuple[dict[str, Array], str]:
-    """Read a file of `write_arrays`: the arrays, and the text about them."""
+def _read_arrays(path: Path) -> dict[str, Array]:
     if not is_file(path):
         raise InputError(f"there is no {path}; the training may not be finished")
-    with open_tensors(path, "arrays") as file:
-        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is not a mapping
-        return arrays, (file.metadata() or {}).get("about", "")
+    return read_tensors(path, "arrays")[0]
 
 
 def describe_environment() -> dict[str, Any]:

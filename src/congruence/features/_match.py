@@ -19,7 +19,7 @@ from congruence.features._matching import place
 from congruence.features._options import MATCHINGS, SIGNS, FeatureOptions
 from congruence.features.dictionary import CodeStatistics, Dictionary, read_dictionary, summarise_codes
 from congruence.features.feature_match import ROUNDING, FeatureMatch, PairMatch, Split
-from congruence.files import describe_file
+from congruence.files import ReadFile, describe_file
 from congruence.formatting import percent
 from congruence.maps.groups import fit_map
 from congruence.options import takes
@@ -28,7 +28,7 @@ from congruence.result import recorded
 from congruence.stats.matching import match
 from congruence.tables.access import unique_names
 from congruence.tables.columns import PREFIX
-from congruence.tables.inputs import PairedRuns, gather
+from congruence.tables.inputs import PairedRuns, files_of, gather
 
 FULL = 4096  # features up to which all of them are matched one to one, as published scores do
 DISTINCT_ROWS = 4096  # features that come back whose nearest feature of their own dictionary is found
@@ -86,6 +86,8 @@ def match_features(*dictionaries: Any, options: FeatureOptions, progress: Progre
     check_seed(options.seed)
     read = _read(dictionaries, options)
     unsigned = options.signs == "unsigned" or (options.signs == "auto" and not any(one.signed for one in read))
+    tables = options.activations if isinstance(options.activations, tuple | list) else (options.activations,)
+    files = [ReadFile.now(one.path) for one in read if one.path is not None] + files_of(*filter(_is_path, tables))
     rows = _activations(options, read)
     device = resolve_device(options.device, *dictionaries)
     placed, rotation = _in_one_space(read, rows, options)
@@ -100,7 +102,7 @@ def match_features(*dictionaries: Any, options: FeatureOptions, progress: Progre
         labels=None if rows is None or codes is None else _labels(rows, options),
         rotation=rotation,
         notes=tuple(_notes(read, matched, rows, options)),
-        settings=_settings(options, read, unsigned),
+        settings=_settings(options, files, unsigned),
     )
 
 
@@ -351,9 +353,7 @@ def _notes(
     return notes
 
 
-def _settings(options: FeatureOptions, read: Sequence[Dictionary], unsigned: bool) -> dict[str, Any]:
+def _settings(options: FeatureOptions, files: Sequence[ReadFile], unsigned: bool) -> dict[str, Any]:
     keep = ("matching", "similarity", "level", "require", "nulls", "aligned", "seed")
     chosen = {name: getattr(options, name) for name in keep} | {"signs": "unsigned" if unsigned else "signed"}
-    tables = options.activations if isinstance(options.activations, tuple | list) else (options.activations,)
-    paths = [one.path for one in read if one.path is not None] + [one for one in tables if _is_path(one)]
-    return chosen | recorded(map(describe_file, paths))
+    return chosen | recorded(map(describe_file, files))

@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from congruence._saved import read_saved, write_saved
 from congruence.errors import CongruenceWarning, InputError
-from congruence.files import replacing
-from congruence.guards import open_tensors, parse_json
 from congruence.ica._linear import LinearEstimator, open_rows
 from congruence.ica._unmixing import MAX_ITER
 from congruence.ica.components import (
@@ -24,7 +23,6 @@ from congruence.ica.components import (
     independent_components,
     warn_unless_converged,
 )
-from congruence.result import SCHEMA_VERSION
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 FITTED = ("n_components", "contrast", "whiten", "standardize", "starts", "check", "rows", "tol", "max_iter", "device")
@@ -218,15 +216,11 @@ class ICA(LinearEstimator):
 
     def save(self, path: str | Path, **about: Any) -> None:
         """Write the fitted components as safetensors, with the settings (and `about`) as JSON in its header."""
-        from safetensors.numpy import save_file
-
         check_is_fitted(self)
         plain = (bool, int, float, str, np.integer, np.floating)
         params = {name: value for name, value in self.get_params().items() if isinstance(value, plain)}
         names = getattr(self, "feature_names_in_", None)
         header = {
-            "kind": "ica",
-            "schema_version": SCHEMA_VERSION,
             "params": params,
             "converged": bool(self.converged_),
             "rank": int(self.rank_),
@@ -237,10 +231,8 @@ class ICA(LinearEstimator):
             "about": about,
         }
         arrays = {name: getattr(self, name) for name in (*ARRAYS, *OPTIONAL)}
-        tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
-        text = json.dumps(header, default=lambda value: value.item())
-        with replacing(path) as temporary:
-            save_file(tensors, temporary, metadata={"congruence": text})
+        tensors = {name: array for name, array in arrays.items() if array is not None}
+        write_saved(path, "ica", json.loads(json.dumps(header, default=lambda value: value.item())), tensors)
 
 
 def load_ica(path: str | Path) -> ICA:
@@ -251,17 +243,8 @@ def load_ica(path: str | Path) -> ICA:
     path : str or Path
         A safetensors file.
     """
-    with open_tensors(path, "components") as file:
-        header = parse_json((file.metadata() or {}).get("congruence", "{}"), path, "components")
-        if not isinstance(header, dict) or header.get("kind") != "ica":
-            raise InputError(f"{path} is a safetensors file, but not components saved by congruence")
-        version = header.get("schema_version", header.get("version"))  # 0.1.0 wrote "version"
-        if version != SCHEMA_VERSION:
-            raise InputError(
-                f"{path} has schema version {version!r}, but this version of congruence reads {SCHEMA_VERSION}"
-            )
-        parts = {name: file.get_tensor(name) for name in ARRAYS}
-        more = {name: file.get_tensor(name) for name in OPTIONAL if name in file.keys()}  # noqa: SIM118
+    header, found = read_saved(path, ARRAYS, kinds=("ica",), what="components", optional=OPTIONAL)
+    parts, more = ({name: found[name] for name in names if name in found} for names in (ARRAYS, OPTIONAL))
     damaged = f"{path} does not hold components: its header is damaged"
     _check_parts(parts, more, path)
     params, known = header.get("params"), ICA().get_params()

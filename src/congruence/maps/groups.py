@@ -135,7 +135,7 @@ def read_map(
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"{path} does not hold a map: it has NaN or infinite values")
     about = header.get("about")
-    more = {name: found[name] for name in further if name in found}
+    more = {name: found[name] for name in further} if set(further) <= found.keys() else {}
     return Map(header["group"], **arrays), about if isinstance(about, dict) else {}, more
 
 

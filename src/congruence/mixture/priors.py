@@ -13,7 +13,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_matrix, listing, to_numpy
 from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
-from congruence.guards import PRIOR_BYTES
+from congruence.guards import PRIOR_BYTES, reading
 from congruence.result import Record
 from congruence.tables.access import read_npz_arrays
 
@@ -120,11 +120,12 @@ class GaussianMixture(Record):
     @classmethod
     def from_file(cls, path: str | Path) -> GaussianMixture:
         """Read `weights`, `means`, `covariances` and perhaps `fitted` from a .npz file, which is never unpickled."""
-        found = read_npz_arrays(path, (*_FIELDS, "fitted"), what="a prior (.npz)", most=PRIOR_BYTES)
-        missing = [name for name in _FIELDS if name not in found]
-        if missing:
-            raise InputError(f"prior {path} must have weights, means and covariances; {missing[0]} is missing")
-        return cls.from_arrays(**found)
+        with reading(path, "a prior (.npz)"):
+            found = read_npz_arrays(path, (*_FIELDS, "fitted"), what="a prior (.npz)", most=PRIOR_BYTES)
+            missing = [name for name in _FIELDS if name not in found]
+            if missing:
+                raise InputError(f"prior {path} must have weights, means and covariances; {missing[0]} is missing")
+            return cls.from_arrays(**found)
 
     @classmethod
     def product(cls, parts: Sequence[GaussianMixture]) -> GaussianMixture:

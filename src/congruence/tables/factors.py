@@ -15,10 +15,9 @@ from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
 from congruence.files import InputFile, ReadFile, describe_file
 from congruence.tables._pairing import assign_ids, joined_rows
-from congruence.tables.address import as_path
 from congruence.tables.columns import PREFIX, patterns, selection
 from congruence.tables.frames import columns_from_frame
-from congruence.tables.inputs import Names, as_table, check_options, is_table, paths_of, supports
+from congruence.tables.inputs import Names, as_table, check_options, files_of, is_table, supports
 from congruence.tables.join import join_tables
 from congruence.tables.parts import part_files
 from congruence.tables.read import RowColumns, read_row_columns
@@ -118,7 +117,7 @@ def pair(
         ids=joined.ids,
         by_id=not joined.by_position,
         notes=tuple(notes),
-        paths=tuple(dict.fromkeys([*paths_of([table]), *_files_of(factors)])),
+        paths=tuple(dict.fromkeys(files_of(table, factors))),
     )
 
 
@@ -249,9 +248,3 @@ def _row_numbers(facts: RowColumns, names: Mapping[str, str], *, own: bool, drop
         numbers[missing] = np.nan
     ids = None if own else facts.ids
     return Table(numbers[:, None], "factors", ids, facts.columns, notes=facts.notes, indexed=facts.indexed and not own)
-
-
-def _files_of(x: Any) -> list[ReadFile]:
-    if isinstance(x, str | os.PathLike):
-        return [ReadFile.now(as_path(path)) for path in part_files(x)]
-    return list(paths_of([x])) if isinstance(x, Table) else []

@@ -29,6 +29,7 @@ from congruence.tables._pairing import (
 )
 from congruence.tables._sampling import Sample, sample_by_hash
 from congruence.tables.access import unique_names
+from congruence.tables.address import as_path
 from congruence.tables.columns import selection
 from congruence.tables.formats import honours
 from congruence.tables.join import Index, Joined, join_tables, paired_clusters
@@ -389,6 +390,17 @@ def _names(items: list[Any]) -> list[str]:
             for run, name in zip(items, names, strict=True)
         ]
     )
+
+
+def files_of(*given: Any) -> list[ReadFile]:
+    """Return the files of paths, patterns, folders of parts and tables, as they are now or were when they were read."""
+    files = []
+    for x in given:
+        if isinstance(x, str | os.PathLike):
+            files += [ReadFile.now(as_path(path)) for path in part_files(x)]
+        elif isinstance(x, Table):
+            files += x.read
+    return files
 
 
 def paths_of(tables: Sequence[Table]) -> tuple[ReadFile, ...]:

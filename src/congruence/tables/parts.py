@@ -15,7 +15,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
-from congruence.files import ReadFile
+from congruence.files import ReadFile, real_path
 from congruence.guards import reading, suffix_of
 from congruence.memory import spill_chunks
 from congruence.tables._folders import dataset_files
@@ -242,7 +242,7 @@ def _check_files(paths: Sequence[str | Path]) -> list[Path]:
         raise TableError(
             f"files of one table must be of one format, but {' and '.join(map(str, kinds.values()))} differ"
         )
-    counts = Counter(file.resolve() for file in files)
+    counts = Counter(map(real_path, files))
     repeated = [path.name for path, count in counts.items() if count > 1]
     if repeated:
         raise TableError(f"files of one table must be distinct; got more than one {listing(repeated)}")

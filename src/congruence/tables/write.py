@@ -6,10 +6,9 @@ import contextlib
 import json
 import os
 import shutil
-import uuid
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,9 +175,16 @@ def _write_npy(tables: Iterable[Table], n: int, temporary: Path, path: Path) -> 
 
 
 def _write_npz(table: Table, temporary: Path, path: Path) -> None:
-    with zipfile.ZipFile(temporary, "w") as archive:  # np.savez fails on a column called "file"
-        for name, array in _unicode_arrays(table, path).items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
+    save_npz(temporary, _unicode_arrays(table, path))
+
+
+def save_npz(path: Path, arrays: Mapping[str, Any], *, compressed: bool = False) -> None:
+    """Write arrays as an .npz file; unlike np.savez without the time, so that the same arrays give the same bytes."""
+    with zipfile.ZipFile(path, "w") as archive:  # np.savez fails on a column called "file"
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy")
+            member.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+            with archive.open(member, "w", force_zip64=True) as handle:
                 np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
 
 
@@ -212,7 +218,8 @@ def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:
 
 def _write_zarr(stream: Stream, path: Path) -> None:
     """Write a zarr group; the values are written chunk by chunk, the other columns are collected first."""
-    with writing(path), _replacing_folder(path) as temporary:
+    _check_folder(path)
+    with writing(path), replacing(path, folder=True) as temporary:
         # Version 3 of the format has no stable specification of text yet.
         group = import_zarr(path).open_group(str(temporary), mode="w-", zarr_format=2)
         labels: dict[str, list[Array]] = {}
@@ -283,24 +290,6 @@ def _check_folder(path: Path) -> None:
         raise TableError(f"{path} cannot be written: it is a folder, but not a zarr store")
     elif not os.access(path.parent, os.W_OK) or not os.access(path, os.W_OK):
         raise TableError(f"cannot write to {path}: permission denied")
-
-
-@contextlib.contextmanager
-def _replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `path` that replaces it when the block succeeds."""
-    _check_folder(path)
-    temporary = path.parent / f".{path.name[:40]}.{uuid.uuid4().hex}.part"
-    old = temporary.with_suffix(".old")
-    try:
-        yield temporary
-        if path.is_dir():  # a folder cannot be replaced in one step
-            os.replace(path, old)
-        os.replace(temporary, path)
-    finally:
-        if old.exists() and not path.exists():
-            os.replace(old, path)
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 _WRITERS: dict[str, Callable[[Table, Path, Path], Any]] = {

@@ -1,13 +1,12 @@
 """Translate one file, or every part of a table in many files into a part of its own.
 
 A part is written under a temporary name and renamed when it is complete; then a line in the record of the output
-folder says so. Whenever the process is killed, a part is absent, complete, or complete and recorded, and the same call
-translates those that are not recorded.
+folder, with a checksum, says so. Whenever the process is killed, a part is absent, complete, or complete and recorded,
+and the same call translates those that are not recorded or were changed.
 """
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from congruence import guards
 from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.errors import CongruenceError, InputError
-from congruence.files import LOCK, alone_in, describe_file, remove_parts, system_reason, write_text
-from congruence.guards import is_file, parse_json, suffix_of
+from congruence.files import alone, describe_file, real_path
+from congruence.guards import suffix_of
 from congruence.options import reading, takes
+from congruence.parts import Record
 from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
@@ -33,8 +32,6 @@ from congruence.tables.read import column_names
 from congruence.tables.rewrite import is_columnar, number_columns, rewrite_values
 from congruence.translation._options import ApplyOptions
 from congruence.translation.translator import Translator, load_translator
-
-RECORD = "_translated.jsonl"  # in the output folder; readers of folders of parts skip the name
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def apply_files(
             "pairs or on fewer than 50 rows); fit it again"
         )
     many = is_many(source)
-    files = [file for file in (as_path(one) for one in part_files(source)) if file.resolve() != Path(map).resolve()]
+    files = [file for file in (as_path(one) for one in part_files(source)) if real_path(file) != real_path(Path(map))]
     if not files:
         raise InputError(f"{source} holds no embedding files besides the map")
     job = _make_job(translator, files, options)
@@ -184,19 +181,18 @@ def _in_order(select: Selection, columns: tuple[str, ...] | None, path: Path) ->
 
 
 def _apply_one(job: _Job, source: Path, out: Path, progress: Progress | None) -> Applied:
-    for left in glob.glob(f".{glob.escape(out.name[:40])}.*.part", root_dir=out.parent, include_hidden=True):
-        remove_parts(out.parent, left)  # of a process that was killed
     client = connected()
-    if client is not None:
-        done = client.submit(job, source.resolve(), out.resolve(), pure=False).result()
-    else:
-        n = 0 if progress is None or suffix_of(source) != ".parquet" else stream_table(source, **reading(job.options)).n
+    n = 0 if progress is None or suffix_of(source) != ".parquet" else stream_table(source, **reading(job.options)).n
 
-        def tick(rows: int) -> None:
-            if progress is not None and n:
-                progress(f"translating {source.name}", rows, n)
+    def tick(rows: int) -> None:
+        if progress is not None and n:
+            progress(f"translating {source.name}", rows, n)
 
-        done = job(source, out, tick)
+    with alone(out):
+        if client is not None:
+            done = client.submit(job, source.resolve(), out.resolve(), pure=False).result()
+        else:
+            done = job(source, out, tick)
     return Applied(done["rows"], 0, far=done["far"], flag=job.flag)
 
 
@@ -205,23 +201,19 @@ def _apply_parts(
 ) -> Applied:
     parts = _plan(source, files, out)
     header = {"map": digest, "flag": job.flag, **asdict(job.options)}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {out}: {system_reason(error) or error}") from error
-    with alone_in(out):
-        record = _Record.open(out, header)
+    with alone(out, folder=True):
+        record = _open_record(out, header)
         for folder in {target.parent for target in parts.values()}:
             folder.mkdir(parents=True, exist_ok=True)
-            remove_parts(folder)
         names = {target: target.relative_to(out).as_posix() for target in parts.values()}
-        left = {s: t for s, t in parts.items() if not record.holds(names[t], s, t)}
+        inputs = {name: one["input"] for name, one in record.parts.items()}
+        left = {s: t for s, t in parts.items() if inputs.get(names[t]) != _identity(s) or not record.holds(names[t])}
         for target in left.values():
             check_table_path(target)
         done = len(parts) - len(left)
         try:
             for part, counts in _translated(job, left):
-                record.add(names[left[part]], part, left[part], counts)
+                record.add(names[left[part]], input=_identity(part), **counts)
                 done += 1
                 if progress is not None:
                     progress("translating parts", done, len(parts))
@@ -267,69 +259,27 @@ def _plan(source: str | Path, files: Sequence[Path], out: Path) -> dict[Path, Pa
         fixed = [part for part in root.parts if not set("*?[") & set(part)]
         root = Path(*root.parts[: next(i for i, part in enumerate(root.parts) if part not in fixed)])
     parts = {file: out / file.relative_to(root) for file in files}
-    inputs = {file.resolve() for file in files}
+    inputs = {real_path(file) for file in files}
     for target in parts.values():
-        if target.resolve() in inputs:
+        if real_path(target) in inputs:
             raise InputError(f"--out {out} would overwrite the input {target}; give another folder")
     return parts
 
 
-@dataclass
-class _Record:
-    """The parts of an output folder that are complete, one JSON object in a line for each."""
-
-    path: Path
-    parts: dict[str, dict[str, Any]]
-
-    @classmethod
-    def open(cls, folder: Path, header: Mapping[str, Any]) -> _Record:
-        """Read the record of a folder, or start one in an empty folder."""
-        path = folder / RECORD
-        lines = _read_lines(path)
-        if lines and lines[0] != json.loads(json.dumps(header)):
-            raise InputError(
-                f"{folder} holds parts of another map or of other options; give another folder, or remove it"
-            )
-        if not lines:
-            others = [
-                entry.name for entry in folder.iterdir() if entry.name[0] != "." and entry.name not in (LOCK, RECORD)
-            ]
-            if others:
-                raise InputError(f"{folder} is not empty, but was not written by translate apply; give another folder")
-        remove_parts(folder)
-        # Without the last line, if the process was killed while it was written.
-        write_text(path, "".join(json.dumps(line) + "\n" for line in [header, *lines[1:]]))
-        return cls(path, {line["part"]: line for line in lines[1:]})
-
-    def holds(self, name: str, source: Path, target: Path) -> bool:
-        """Whether a part was completed from this input and is still there."""
-        known = self.parts.get(name)
-        return known is not None and known["input"] == _identity(source) and known["output"] == _identity(target)
-
-    def add(self, name: str, source: Path, target: Path, counts: Mapping[str, int]) -> None:
-        """Record that a part is complete."""
-        line = {"part": name, "input": _identity(source), "output": _identity(target), **counts}
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise InputError(f"cannot write to {self.path}: {system_reason(error) or error}") from error
-        self.parts[name] = line
+def _open_record(folder: Path, settings: Mapping[str, Any]) -> Record:
+    """The record of a folder of parts of the same map and options; other folders must be empty."""
+    record = Record.read(folder, input=list, rows=int, far=int)
+    if record is None:
+        if [entry.name for entry in folder.iterdir() if entry.name[0] != "."]:
+            raise InputError(f"{folder} is not empty, but was not written by translate apply; give another folder")
+        record = Record(folder, settings)
+    if record.settings != json.loads(json.dumps(settings)):
+        raise InputError(f"{folder} holds parts of another map or of other options; give another folder, or remove it")
+    record.save()  # without a line that was truncated
+    return record
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a record."""
-    if not is_file(path):
-        return []
-    with guards.reading(path, "a record"):
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-        return [parse_json(line, path, "a record; remove the folder and translate again") for line in lines]
-
-
-def _identity(path: Path) -> list[int] | None:
+def _identity(path: Path) -> list[int]:
     """The size of a file, or of the files of a store, and the time of its last change in nanoseconds."""
-    try:
-        stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
-    except OSError:
-        return None
+    stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
     return [sum(one.st_size for one in stats), max((one.st_mtime_ns for one in stats), default=0)]

@@ -22,6 +22,7 @@ from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.sums import PairScatter, pair_sums
+from congruence.tables.inputs import files_of
 from congruence.translation._certify import Task, certify, describe_inputs
 from congruence.translation._choice import choose_group
 from congruence.translation._far import fit_region
@@ -73,6 +74,7 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     _check_options(options)
     if options.unpaired:
         return translate_unpaired(old, new, options, progress)
+    more = files_of(options.index, *(options.queries if isinstance(options.queries, tuple | list) else ()))
     inputs, (y, x), plan, settings = read_paired({"old": old, "new": new}, options, options.labels)
     if inputs.labels is not None:
         check_labels(inputs.labels)
@@ -92,6 +94,8 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     certificate = certify(task, partial(_fit, choice.group), step)
     finding, headlines, notes = judge_retrieval(near[choice.group], certificate, options)
     searched = describe_inputs(options)
+    for file in more:
+        file.check()
     return Translation(
         translator=translator,
         n_old=y.n,

@@ -13,6 +13,7 @@ from congruence.arrays import Array
 from congruence.checks import check_choice, require
 from congruence.errors import InputError
 from congruence.files import check_writable, replacing, write_text
+from congruence.tables.write import save_npz
 from congruence.translation._options import FORMATS
 from congruence.translation.translator import Translator, fits_float32
 
@@ -109,8 +110,9 @@ def _write_numpy(translator: Translator, path: Path) -> list[Path]:
     _check_suffix(path, ".py")
     arrays = path.with_suffix(".npz")
     mean, matrix, shift = _arrays(translator)
-    with replacing(arrays) as temporary, temporary.open("wb") as handle:
-        np.savez(handle, mean=mean, matrix=matrix, shift=shift, unit=np.array(bool(translator.normalize)))
+    unit = np.array(bool(translator.normalize))
+    with replacing(arrays) as temporary:
+        save_npz(temporary, {"mean": mean, "matrix": matrix, "shift": shift, "unit": unit})
     write_text(path, NUMPY.format(d_new=translator.d_new, d_old=translator.d_old))
     return [path, arrays]
 

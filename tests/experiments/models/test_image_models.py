@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from congruence._saved import read_tensors, write_tensors
 from congruence.errors import InputError
 from congruence.experiments.models import build_model
 from congruence.experiments.models.catalogue import MODELS
-from congruence.experiments.runs import read_arrays, write_arrays
 
 torch = pytest.importorskip("torch")
 SHAPE = (2, 16, 16)
@@ -70,8 +70,8 @@ def test_a_config_makes_the_same_model(name, images):
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_go_through_a_file(name, images, tmp_path):
     model = make(name).to(memory_format=torch.channels_last)
-    write_arrays(tmp_path / "weights.safetensors", model.state_dict())
-    arrays, _ = read_arrays(tmp_path / "weights.safetensors")
+    write_tensors(tmp_path / "weights.safetensors", model.state_dict(), {})
+    arrays, _ = read_tensors(tmp_path / "weights.safetensors", "arrays")
     again = make(name, seed=9)
     again.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
     assert_allclose(again.evaluated(images).detach(), model.evaluated(images).detach(), atol=1e-6)

@@ -5,12 +5,13 @@ import shutil
 import pytest
 from matplotlib import pyplot
 
-from congruence.errors import InputError
+from congruence.errors import CongruenceWarning, InputError
 from congruence.experiments.recipes import judge, reproduce, verify
 from congruence.experiments.recipes._files import read_numbers, write_numbers
 from congruence.experiments.recipes.result import RecipeFigure
+from congruence.parts import RECORD
 
-NAMES = ["line.svg", "numbers.json.gz", "parts", "report.html", "result.json", "table.md"]
+NAMES = [RECORD, "line.svg", "numbers.json.gz", "parts", "report.html", "result.json", "table.md"]
 
 
 def names(folder):
@@ -87,7 +88,7 @@ def test_a_drawn_figure_is_kept_by_its_digest(toy, tmp_path, monkeypatch):
 
 
 def test_a_folder_without_numbers_cannot_be_verified(tmp_path):
-    with pytest.raises(InputError, match=r"must hold the numbers of a recipe in numbers\.json\.gz"):
+    with pytest.raises(InputError, match=r"cannot read the numbers of a recipe from .*numbers\.json\.gz"):
         verify(tmp_path)
 
 
@@ -180,6 +181,30 @@ def test_a_file_that_was_lost_is_made_again_from_the_parts(toy, tmp_path):
     assert not reproduce("toy", folder).reused
     assert names(folder) == NAMES
     assert toy.computed == ["first", "second"]
+
+
+def test_a_file_that_was_changed_is_made_again_from_the_parts(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    (folder / "table.md").write_text("better numbers")
+    with pytest.warns(CongruenceWarning, match=r"table.md is not as it was written; it is written again"):
+        assert not reproduce("toy", folder).reused
+    assert "better" not in (folder / "table.md").read_text()
+    assert reproduce("toy", folder).reused
+    assert toy.computed == ["first", "second"]
+
+
+def test_a_part_with_other_numbers_is_computed_anew(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    (folder / "result.json").unlink()
+    part = folder / "parts" / "first.safetensors"
+    part.write_bytes(part.read_bytes()[:-1] + b"\x41")
+    reproduce("toy", folder)
+    assert toy.computed == ["first", "second", "first"]
+
+
+def test_a_folder_in_use_is_refused(toy, tmp_path, held_elsewhere):
+    with held_elsewhere(tmp_path, folder=True), pytest.raises(InputError, match="another process is using"):
+        reproduce("toy", tmp_path)
 
 
 def test_damaged_parts_and_parts_of_another_edition_are_computed_anew(toy, tmp_path):

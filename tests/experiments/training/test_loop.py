@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from congruence._saved import write_tensors
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.experiments.runs import open_run, start_run, write_arrays
+from congruence.experiments.runs import open_run, start_run
 from congruence.experiments.training.loop import optimise
 from congruence.experiments.training.settings import Training, row_order
 
@@ -268,10 +269,10 @@ def test_a_checkpoint_of_another_training_is_refused(rows, tmp_path):
     with pytest.raises(InputError, match="the checkpoint does not fit the model: size mismatch"):
         optimise(wide, [rows], HOW, run=run, device="cpu")
     (run.folder / "checkpoint.safetensors").write_bytes(b"half")
-    with pytest.raises(InputError, match=r"cannot read arrays from .*checkpoint.*; remove it to start again"):
+    with pytest.raises(InputError, match=r"cannot read a checkpoint from .*checkpoint.*; remove it to start again"):
         optimise(Noisy(), [rows], HOW, run=run, device="cpu")
-    for told in ("", '{"counts": {}, "about": {}}'):
-        write_arrays(run.folder / "checkpoint.safetensors", {"a": np.zeros(1)}, about=told)
+    for told in ({}, {"counts": {}, "about": {}}):
+        write_tensors(run.folder / "checkpoint.safetensors", {"a": np.zeros(1)}, told)
         with pytest.raises(InputError, match="is not a checkpoint of congruence; remove it to start again"):
             optimise(Noisy(), [rows], HOW, run=run, device="cpu")
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from congruence._saved import read_tensors
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.experiments.runs import read_arrays, start_run
+from congruence.experiments.runs import start_run
 from congruence.experiments.training import _step
 from congruence.experiments.training._checkpoints import Checkpoint, restore
 from congruence.experiments.training._step import (
@@ -187,7 +188,7 @@ def test_averages_come_back_in_the_order_in_memory_that_their_weights_have(tmp_p
 
 
 def read_arrays_of(run):
-    arrays, _ = read_arrays(run.folder / "checkpoint.safetensors")
+    arrays, _ = read_tensors(run.folder / "checkpoint.safetensors", "a checkpoint")
     return arrays, {}, {}
 
 

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
 from congruence.experiments.runs import open_run
+from congruence.parts import RECORD
 
 torch = pytest.importorskip("torch")
 
@@ -69,9 +70,26 @@ def test_a_training_leaves_weights_codes_factors_log_and_examples(images, tmp_pa
     assert run.config["training"]["clip_value"] == 1.0
     files = sorted(path.name for path in run.folder.iterdir())
     assert files == [
-        "checkpoint.safetensors", "config.json", "environment.json", "examples.safetensors", "latents.parquet",
-        "metrics.jsonl", "weights.safetensors",
+        "_record.jsonl", "checkpoint.safetensors", "config.json", "environment.json", "examples.safetensors",
+        "latents.parquet", "metrics.jsonl", "weights.safetensors",
     ]  # fmt: skip
+
+
+def test_a_finished_training_whose_files_were_changed_is_refused(images, tmp_path):
+    run = train_model(small(), images, **SHORT, out=tmp_path / "run")
+    record = (run.folder / RECORD).read_text()
+    (run.folder / RECORD).unlink()  # as after a kill at the very end
+    train_model(small(), images, **SHORT, out=tmp_path / "run")
+    assert (run.folder / RECORD).read_text() == record
+    run.write_latents(run.latents().values + 1)
+    with pytest.raises(InputError, match=r"latents.parquet is not as it was written; remove weights.safetensors to"):
+        train_model(small(), images, **SHORT, out=tmp_path / "run")
+    (run.folder / "weights.safetensors").unlink()
+    train_model(small(), images, **SHORT, out=tmp_path / "run")
+    assert (run.folder / RECORD).read_text() == record
+    (run.folder / RECORD).write_text(record.replace("latents.parquet", "../latents.parquet"))
+    with pytest.raises(InputError, match=r"_record.jsonl is damaged, or of another version"):
+        train_model(small(), images, **SHORT, out=tmp_path / "run")
 
 
 def test_the_published_settings_are_what_is_trained_with(images):

@@ -36,7 +36,8 @@ def cka(x: Any, y: Any) -> float:
     Invariant to permutation, rotation, one scale and translation of either side; symmetric.
 
     From -1 to 1, higher is closer: 1 for equal runs up to the above, about 0 for unrelated ones. NaN for fewer
-    than 4 rows, if one side is constant, or if all its rows are equally far from each other.
+    than 4 rows, if one side is constant, if all its rows are equally far from each other, or if one row has nearly
+    all of its variance.
 
     References: Kornblith et al. 2019 (CKA); Song et al. 2012, eq. 5 (the unbiased estimator; CKA is the ratio of two).
     """

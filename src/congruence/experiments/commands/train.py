@@ -11,7 +11,7 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
-from congruence.experiments.processes import TERMINATED, exit_on_sigterm
+from congruence.errors import Terminated
 from congruence.experiments.training._options import TrainOptions
 from congruence.options import DATA, OUTPUT, option
 
@@ -64,14 +64,11 @@ def train(
 
     check_workers(options, dask is not None)
     try:
-        with exit_on_sigterm(), cli.working(outputs) as progress, on_cluster(dask):
+        with cli.working(outputs) as progress, on_cluster(dask):
             runs = train_seeds(model, data, outputs.out, options=options, progress=progress, client=_client(dask))
-    except (KeyboardInterrupt, SystemExit) as interruption:
-        code = getattr(interruption, "code", 130)
-        if code not in (130, TERMINATED):
-            raise
+    except (KeyboardInterrupt, Terminated) as interruption:
         cli.say(f"interrupted; finished steps are kept in {outputs.out}, and the same command resumes")
-        raise typer.Exit(code) from None
+        raise typer.Exit(getattr(interruption, "code", 130)) from None
     cli.say_warnings()
     if not outputs.quiet:
         cli.show_table(_table(runs))

@@ -20,9 +20,10 @@ from congruence.experiments.data.own_data import open_data, take_rows
 from congruence.experiments.data.room_images import ROOMS
 from congruence.experiments.data.row_sets import ROW_SETS, find_row_set, is_row_set, load_rows
 from congruence.experiments.data.sprite_images import SPRITES
-from congruence.files import replacing
+from congruence.files import real_path, replacing
 from congruence.rows.devices import training_device
 from congruence.tables import Table, check_table_path, write_table
+from congruence.tables.write import save_npz
 
 _GENERATED = "generated, no download"
 
@@ -217,7 +218,7 @@ def check_data_paths(path: str | Path, factors: str | Path | None = None) -> Non
     check_table_path(path)
     if factors is not None:
         check_table_path(factors)
-        if Path(factors).resolve() == path.resolve():
+        if real_path(Path(factors)) == real_path(path):
             raise InputError(f"factors must be another file than the data; got {path} for both")
 
 
@@ -228,10 +229,12 @@ def write_data(data: FactorImages | FactorRows, path: str | Path, factors: str |
     note about the data.
     """
     check_data_paths(path, factors)
+    if not isinstance(data, FactorImages | FactorRows):
+        raise InputError(f"data must be images or rows with known factors; got a {type(data).__name__}")
     inputs = {"images": to_numpy(data.images)} if isinstance(data, FactorImages) else {"rows": data.rows}
     about = {"factor_names": np.array(data.factor_names), "kinds": np.array(data.kinds), "note": np.array(data.note)}
-    with replacing(path) as temporary, temporary.open("wb") as handle:
-        np.savez_compressed(handle, **inputs, factors=data.factors, **about)  # type: ignore[arg-type]
+    with replacing(path) as temporary:
+        save_npz(temporary, {**inputs, "factors": data.factors, **about}, compressed=True)
     if factors is not None:
         write_table(Table(data.factors, "factors", features=data.factor_names), factors)
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from congruence.align._compare import compare
 from congruence.align.comparison import Comparison
-from congruence.errors import InputError
 from congruence.experiments.data.digits import digits
 from congruence.experiments.training.small_autoencoders import train_autoencoder
-from congruence.files import system_reason
+from congruence.files import alone
 from congruence.progress import Progress
 from congruence.tables import Table, write_table
 
@@ -36,21 +35,18 @@ def demo(
         Called as progress(what, done, total) while working.
     """
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
     images, labels = digits()
     ids = np.array([f"digit{i:04d}" for i in range(len(images))])
     paths = []
-    for seed in range(seeds):
-        tick = partial(_tick, progress, seed, seeds, epochs)
-        codes, _ = train_autoencoder(images, epochs=epochs, seed=seed, progress=tick)
-        paths.append(folder / f"seed{seed}.parquet")
-        write_table(Table(codes, f"seed{seed}", ids, {"Metadata_digit": labels}), paths[-1])
-    result = compare(paths, progress=progress)
-    result.to_json(folder / "result.json")
-    result.report(folder / "report.html")
+    with alone(folder, folder=True):
+        for seed in range(seeds):
+            tick = partial(_tick, progress, seed, seeds, epochs)
+            codes, _ = train_autoencoder(images, epochs=epochs, seed=seed, progress=tick)
+            paths.append(folder / f"seed{seed}.parquet")
+            write_table(Table(codes, f"seed{seed}", ids, {"Metadata_digit": labels}), paths[-1])
+        result = compare(paths, progress=progress)
+        result.to_json(folder / "result.json")
+        result.report(folder / "report.html")
     return result
 
 

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,15 @@ from typing import Any
 from congruence.errors import InputError
 from congruence.experiments.recipes.result import NUMBERS, RecipeFigure, RecipeResult
 from congruence.files import replacing, write_text
-from congruence.guards import read_object
+from congruence.guards import NUMBERS_BYTES, parse_json, read_object, reading
+from congruence.parts import RECORD, record_files
 from congruence.report.figures.svg import standalone
 from congruence.report.html import render_html
 from congruence.result import json_text, versions
 
 RESULT, TABLE, REPORT = "result.json", "table.md", "report.html"
 FILES = (RESULT, TABLE, REPORT)
+PARTS = "parts"  # the folder of finished parts
 
 
 def render_files(result: RecipeResult) -> dict[str, str]:
@@ -31,10 +32,16 @@ def render_files(result: RecipeResult) -> dict[str, str]:
 
 
 def write_files(result: RecipeResult, folder: Path) -> None:
-    """Write all files of a result. result.json is removed first and written last: a folder that has it is complete."""
+    """Write all files of a result. result.json is removed first and written last: a folder that has it is complete.
+
+    A folder in which the result was computed, and can be resumed, gets checksums of them.
+    """
     files = render_files(result)
     (folder / RESULT).unlink(missing_ok=True)
+    (folder / RECORD).unlink(missing_ok=True)
     for name, text in files.items():
+        if name == RESULT and (folder / PARTS).is_dir():
+            record_files(folder, [*files, NUMBERS], {RESULT: text})
         write_text(folder / name, text)
 
 
@@ -55,11 +62,14 @@ def write_numbers(
 
 def read_numbers(folder: Path) -> dict[str, Any]:
     """The settings, versions, drawn figures and numbers that `write_numbers` wrote."""
-    try:
-        content = json.loads(gzip.decompress((folder / NUMBERS).read_bytes()))
+    path = folder / NUMBERS
+    with reading(path, "the numbers of a recipe"):
+        with gzip.open(path) as file:
+            text = file.read(NUMBERS_BYTES + 1)
+        if len(text) > NUMBERS_BYTES:
+            raise InputError(f"{path} holds more than {NUMBERS_BYTES} bytes, too many for the numbers of a recipe")
+        content = parse_json(text, path, "the numbers of a recipe")
         return {name: content[name] for name in ("settings", "versions", "drawn", "ours")}
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
-        raise InputError(f"{folder} must hold the numbers of a recipe in {NUMBERS}: {error}") from error
 
 
 def digest(text: str) -> str:
@@ -77,5 +87,6 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def read_figure(path: Path, caption: str) -> RecipeFigure:
     """A figure that was drawn earlier."""
-    svg = re.sub(r"<style>.*?</style>", "", path.read_text(encoding="utf-8"), count=1, flags=re.DOTALL)
+    with reading(path, "a figure"):
+        svg = re.sub(r"<style>.*?</style>", "", path.read_text(encoding="utf-8"), count=1, flags=re.DOTALL)
     return RecipeFigure(path.stem, caption, svg.rstrip("\n"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import Any
 
 from congruence.arrays import resolve_device
 from congruence.checks import check_choice, check_seed
-from congruence.errors import InputError
+from congruence.errors import CongruenceWarning, InputError
 from congruence.experiments.recipes._files import (
     FILES,
+    PARTS,
     RESULT,
     read_figure,
     read_json,
@@ -24,15 +25,16 @@ from congruence.experiments.recipes._files import (
 )
 from congruence.experiments.recipes._options import ReproduceOptions
 from congruence.experiments.recipes.claims import SMOKE, not_judged
-from congruence.experiments.recipes.recipe import SCALES, Method, RecipeJob, find_recipe
-from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, as_numbers
-from congruence.files import check_writable, system_reason, write_text
+from congruence.experiments.recipes.recipe import SCALES, Method, Recipe, RecipeJob, find_recipe
+from congruence.experiments.recipes.result import NUMBERS, RecipeFigure, RecipeResult, as_numbers
+from congruence.files import alone, check_writable, make_folder, write_text
+from congruence.guards import reading
 from congruence.options import takes
-from congruence.parts import Parts
+from congruence.parts import Parts, changed_files
 from congruence.progress import Progress
 from congruence.result import json_text, versions
 
-PARTS, OWNER = "parts", "settings.json"  # the folder of parts, and the file in it with the settings of the recipe
+OWNER = "settings.json"  # in the folder of parts, with the settings of the recipe
 HOME = Path("reproduced")  # the parent of result folders unless `out` is given
 IN_COMMAND = ("scale", "data", "seed", "device")
 
@@ -76,11 +78,26 @@ def reproduce(
     folder = _writable_folder(HOME / f"{name}-{options.scale}-seed{options.seed}" if out is None else Path(out))
     settings = {"recipe": name, "edition": method.EDITION, "scale": options.scale, "seed": options.seed}
     settings = json.loads(json_text(settings | {"device": device} | parameters))  # as it will be read back
-    _check_owner(folder, settings, options.force)
     shown = settings | {"command": _command(settings)}
-    if not options.force and (finished := _read_finished(folder, shown)) is not None:
-        return finished
+    with alone(folder, folder=True):
+        _check_owner(folder, settings, options.force)
+        if not options.force and (finished := _read_finished(folder, shown)) is not None:
+            return finished
+        return _compute(recipe, folder, settings, shown, options, progress, announce)
 
+
+def _compute(
+    recipe: Recipe,
+    folder: Path,
+    settings: Mapping[str, Any],
+    shown: Mapping[str, Any],
+    options: ReproduceOptions,
+    progress: Progress | None,
+    announce: Callable[[str], None] | None,
+) -> RecipeResult:
+    """Compute a result, or the parts of it that are missing, and write it."""
+    method, device = recipe.method(), settings["device"]
+    parameters = _parameters(method, recipe.name, options.scale, options.data)
     (folder / PARTS).mkdir(exist_ok=True)
     write_text(folder / PARTS / OWNER, json_text(settings))
     parts = Parts(folder / PARTS, settings, kept=not options.force)
@@ -98,12 +115,12 @@ def reproduce(
 def rebuild(folder: Path) -> RecipeResult:
     """Make the result of the numbers in a folder again, without computing any."""
     kept = read_numbers(folder)
-    missing = [name for name in kept["drawn"] if not (folder / f"{name}.svg").is_file()]
-    if missing:
-        raise InputError(f"{folder} must hold {missing[0]}.svg, which cannot be drawn again")
-    return present(
-        kept, tuple(read_figure(folder / f"{name}.svg", about["caption"]) for name, about in kept["drawn"].items())
-    )
+    with reading(folder / NUMBERS, "the numbers of a recipe"):
+        missing = [name for name in kept["drawn"] if not (folder / f"{name}.svg").is_file()]
+        if missing:
+            raise InputError(f"{folder} must hold {missing[0]}.svg, which cannot be drawn again")
+        drawn = tuple(read_figure(folder / f"{name}.svg", about["caption"]) for name, about in kept["drawn"].items())
+        return present(kept, drawn)
 
 
 def present(kept: Mapping[str, Any], drawn: tuple[RecipeFigure, ...]) -> RecipeResult:
@@ -169,12 +186,7 @@ def _resolve_device(device: str) -> str:
 
 def _writable_folder(folder: Path) -> Path:
     """Create the folder, and refuse one that cannot be written to before anything is computed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"cannot write to the folder {folder}: permission denied")
+    make_folder(folder)
     for file in FILES:
         check_writable(folder / file)
     if (folder / PARTS).is_dir():
@@ -205,6 +217,10 @@ def _read_finished(folder: Path, settings: Mapping[str, Any]) -> RecipeResult | 
     try:
         result = rebuild(folder)
     except InputError:
+        return None
+    if changed := [name for name in changed_files(folder) if (folder / name).exists()]:
+        text = f"{folder / changed[0]} is not as it was written; it is written again from finished parts"
+        warnings.warn(text, CongruenceWarning, stacklevel=4)
         return None
     if not all((folder / file).is_file() for file in (*FILES, *(f"{one.name}.svg" for one in result.figures))):
         return None

@@ -7,9 +7,20 @@ import math
 import re
 from pathlib import Path
 
-from congruence.experiments.recipes._files import FILES, REPORT, RESULT, digest, read_numbers, render_files, write_files
+from congruence.experiments.recipes._files import (
+    FILES,
+    PARTS,
+    REPORT,
+    RESULT,
+    digest,
+    read_numbers,
+    render_files,
+    write_files,
+)
 from congruence.experiments.recipes._reproduce import rebuild
 from congruence.experiments.recipes.result import NUMBERS, RecipeResult
+from congruence.guards import reading
+from congruence.parts import RECORD
 
 SAME = 1e-4  # of numbers in the files: what other processors and libraries may change
 MOST = 2**20  # bytes of a folder
@@ -37,14 +48,15 @@ def verify(folder: str | Path) -> list[str]:
     differences = []
     for name, text in made.items():
         path = folder / name
-        if not path.is_file():
-            differences.append(f"{path} is missing")
-        elif place := _difference(_comparable(name, path.read_text(encoding="utf-8")), _comparable(name, text)):
-            differences.append(f"{path} differs from what its numbers give: {place}")
+        with reading(path, "a result"):
+            if not path.is_file():
+                differences.append(f"{path} is missing")
+            elif place := _difference(_comparable(name, path.read_text(encoding="utf-8")), _comparable(name, text)):
+                differences.append(f"{path} differs from what its numbers give: {place}")
     for name, about in read_numbers(folder)["drawn"].items():
         if digest((folder / f"{name}.svg").read_text(encoding="utf-8")) != about["sha256"]:
             differences.append(f"{folder / name}.svg is not the figure that was drawn")
-    known = {*made, *FILES, NUMBERS, "parts"}
+    known = {*made, *FILES, NUMBERS, PARTS, RECORD}
     differences += [f"{path} belongs to no result" for path in sorted(folder.iterdir()) if path.name not in known]
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     if size > MOST:

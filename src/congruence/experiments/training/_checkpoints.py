@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from congruence._saved import read_tensors, write_tensors
 from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
-from congruence.experiments.runs import CHECKPOINT, Run, read_arrays, write_arrays
-from congruence.guards import is_file, parse_json
+from congruence.experiments.runs import CHECKPOINT, Run
+from congruence.guards import is_file
 
 SAMPLED = 10_000  # rows in a checksum
 MODEL, OPTIMISER, RANDOM, RANDOM_GPU = "model.", "optimiser.", "random.cpu", "random.gpu"
@@ -83,8 +84,8 @@ def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
 
 def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
     """Write a checkpoint into a run folder, replacing the previous one."""
-    text = json.dumps({"counts": checkpoint.counts, "about": checkpoint.about})  # floats round-trip exactly
-    write_arrays(run.folder / CHECKPOINT, checkpoint.arrays, about=text)
+    header = {"counts": checkpoint.counts, "about": checkpoint.about}  # as JSON, in which floats round-trip exactly
+    write_tensors(run.folder / CHECKPOINT, checkpoint.arrays, header)
 
 
 def _are_counts(counts: Mapping[str, Any]) -> bool:
@@ -102,12 +103,11 @@ def read_checkpoint(run: Run, about: Mapping[str, Any]) -> Checkpoint | None:
     if not is_file(path):
         return None
     try:
-        arrays, text = read_arrays(path)
+        arrays, header = read_tensors(path, "a checkpoint")
     except InputError as error:
         raise InputError(f"{error}; remove it to start again") from error
     try:
-        parsed = parse_json(text, path, "a checkpoint")
-        counts, stored = dict(parsed["counts"]), dict(parsed["about"])
+        counts, stored = dict(header["counts"]), dict(header["about"])
         if RANDOM not in arrays or not _are_counts(counts):
             raise ValueError("the state of the generator is missing, or counts are not numbers")
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -26,12 +26,23 @@ from congruence.experiments.models.reconstructions import (
     mean_psnr,
     mean_squared_error,
 )
-from congruence.experiments.runs import CHECKPOINT, CONFIG, METRICS, WEIGHTS, Run, open_run, rewrite_config, start_run
+from congruence.experiments.runs import (
+    CHECKPOINT,
+    CONFIG,
+    METRICS,
+    OUTCOME,
+    WEIGHTS,
+    Run,
+    open_run,
+    rewrite_config,
+    start_run,
+)
 from congruence.experiments.training._checkpoints import fingerprint
 from congruence.experiments.training.collapse import posterior_collapse, posterior_moments
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training
-from congruence.files import alone_in, remove_parts
+from congruence.files import alone
+from congruence.parts import RECORD, changed_files, record_files
 from congruence.result import json_text
 from congruence.rows.devices import full_precision, training_device, training_precision
 from congruence.tables import as_table, is_table
@@ -126,16 +137,20 @@ def train_model(
     discrete = bool(getattr(model, "discrete", False))
     config = {"model": described, "data": about, "training": stored, "discrete_codes": discrete}
     _continue_run(folder, config, how)
-    with contextlib.nullcontext(False) if Run(folder, config).finished else alone_in(folder) as alone:
+    with contextlib.nullcontext(False) if Run(folder, config).finished else alone(folder, folder=True):
         run = start_run(folder, config)
         if run.finished:
+            if changed := changed_files(folder):
+                raise InputError(f"{folder / changed[0]} is not as it was written; remove {WEIGHTS} to write it again")
             outcome = _read_outcome(run)
+            if not (folder / RECORD).exists():  # the process was killed before, or it is a run of version 0.1.0
+                with contextlib.suppress(InputError):
+                    record_files(folder, OUTCOME)
             put_weights(model.to(where), run)
             return TrainedRun(run.folder, run.config, model.eval(), outcome)
+        (folder / RECORD).unlink(missing_ok=True)
         # A temporary folder is removed with the result or, if training fails, with the run.
         removal = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True) if out is None else None
-        if alone:
-            remove_parts(folder)
         if hasattr(model, "prepare") and not (folder / CHECKPOINT).exists():
             model.prepare(parts, how, device=where, stop=stop)
         evaluated = [part[rows] for part in parts]
@@ -371,6 +386,7 @@ def _finish(
     run.write_weights(model.state_dict())
     factors = {name: column[rows] for name, column in columns.items()}
     run.write_latents(codes, factors, ids=rows if ids is None else ids[rows])
+    record_files(run.folder, OUTCOME)
     collapsed = posterior_collapse(model, *evaluated).sentence if _is_mixture(model) else ""
     if collapsed:
         warnings.warn(f"{collapsed}; {_ADVICE}", CollapsedWarning, stacklevel=3)

@@ -19,8 +19,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from congruence.checks import require
-from congruence.errors import InputError, NotConvergedWarning
-from congruence.experiments.processes import TERMINATED
+from congruence.errors import InputError, NotConvergedWarning, Terminated
 from congruence.experiments.runs import Run
 from congruence.experiments.training._checkpoints import (
     Checkpoint,
@@ -75,7 +74,7 @@ def optimise(
         Called as progress(step, steps, loss) after each check of the loss, see `how.check_every`.
     stop : callable, optional
         Called after each step; if it returns True, the training ends as with Ctrl-C: with a checkpoint, and a
-        `KeyboardInterrupt`. After SIGTERM it is a `SystemExit` with code 143.
+        `KeyboardInterrupt`. After SIGTERM it is a `Terminated`, with exit code 143.
 
     Returns
     -------
@@ -104,7 +103,7 @@ def optimise(
             return loop.run_steps(_latched(lambda: bool(held), stop))
         except KeyboardInterrupt:
             if signal.SIGTERM in held:
-                raise SystemExit(TERMINATED) from None
+                raise Terminated from None
             raise
 
 
