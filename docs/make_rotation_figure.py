@@ -112,7 +112,9 @@ def figure_of(sides):
         for title, found in sides.items()
     }
     said = "; ".join(f"{title}: not noticed by {', '.join(names)}" for title, names in ends.items())
-    drawing = Drawing(paint, (980, 470), key="rotation", label=f"Scores against the angle of rotation. {said}")
+    drawing = Drawing(
+        paint, (980, 470), key="rotation", panels=True, label=f"Scores against the angle of rotation. {said}"
+    )
     return standalone(drawing.svg())
 
 

@@ -147,7 +147,7 @@ def test_an_interrupted_run_leaves_no_half_written_file_and_goes_on(quick, capsy
         ((NAME, "--out", "file"), "cannot make the folder file: File exists"),
         ((NAME, "--out", "-"), "--out takes a folder"),
         (("verify",), "verify needs at least one folder of results"),
-        (("verify", "file"), "file must hold the numbers of a recipe in numbers.json.gz"),
+        (("verify", "file"), "cannot read the numbers of a recipe from file/numbers.json.gz: Not a directory"),
         ((NAME, "file"), "a recipe takes no folders; got file"),
     ],
 )

@@ -1,6 +1,7 @@
 """Outputs that cannot be written: nothing is left half-written, and one sentence says why."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -170,8 +171,8 @@ def test_a_folder_that_vanishes_meanwhile_is_one_sentence(tmp_path):
         pytest.raises(InputError, match=r"cannot write to .*x.html: No such file or directory"),
         replacing(tmp_path / "folder" / "x.html") as temporary,
     ):
-        temporary.unlink()
-        (tmp_path / "folder").rmdir()
+        assert temporary.exists()
+        shutil.rmtree(tmp_path / "folder")
 
 
 def test_the_reason_of_the_system_is_found_in_the_words_of_a_library():

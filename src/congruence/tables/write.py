@@ -284,7 +284,7 @@ def _unicode_arrays(table: Table, path: Path) -> dict[str, Array]:
 
 
 def _check_folder(path: Path) -> None:
-    if not path.is_dir() or path.is_symlink():
+    if not os.path.isdir(path) or path.is_symlink():  # Path.is_dir raises for a name that is too long
         check_writable(path)
     elif not any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
         raise TableError(f"{path} cannot be written: it is a folder, but not a zarr store")

@@ -90,7 +90,14 @@ def test_a_module_with_three_methods_leaves_a_complete_run_folder(rows, tmp_path
     assert isinstance(model, Trainable)
     (run,) = train(model, rows, tmp_path, **SHORT)
     assert run.folder == tmp_path / "Mine-0"
-    names = {"checkpoint.safetensors", "config.json", "environment.json", "latents.parquet", "metrics.jsonl"}
+    names = {
+        "checkpoint.safetensors",
+        "config.json",
+        "environment.json",
+        "latents.parquet",
+        "metrics.jsonl",
+        "_record.jsonl",
+    }
     assert {path.name for path in run.folder.iterdir()} == {*names, "weights.safetensors"}
     with torch.no_grad():
         codes = model.encode(torch.tensor(rows, dtype=torch.float32))
