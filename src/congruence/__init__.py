@@ -9,5 +9,5 @@ Names are loaded when first used, so that ``import congruence`` stays light.
 
 from congruence._lazy import attach
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
