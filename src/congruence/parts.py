@@ -62,7 +62,7 @@ class Parts:
 
 
 @dataclass
-class Record:
+class Manifest:
     """The finished files of a folder: a line of JSON with the settings, then one for each file with its checksum.
 
     A last line that was truncated because the process was killed is ignored.
@@ -74,7 +74,7 @@ class Record:
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path, **types: Any) -> Record | None:
+    def read(cls, folder: Path, **types: Any) -> Manifest | None:
         """The record of a folder, None if there is none; one that congruence did not write is refused."""
         path = folder / RECORD
         if not is_file(path):
@@ -125,7 +125,7 @@ class Record:
 
 def record_files(folder: Path, names: Iterable[str], texts: Mapping[str, str] = MappingProxyType({})) -> None:
     """Record the checksums of those files of a folder that exist, and of texts to be written, for `changed_files`."""
-    record = Record(folder, {})
+    record = Manifest(folder, {})
     record.parts |= {name: record._describe(name) for name in names if (folder / name).exists()}
     for name, content in ((name, text.encode()) for name, text in texts.items()):
         digest = hashlib.sha256(content).hexdigest()
@@ -135,5 +135,5 @@ def record_files(folder: Path, names: Iterable[str], texts: Mapping[str, str] = 
 
 def changed_files(folder: Path) -> list[str]:
     """The names of files of a folder that are not as `record_files` recorded them; none without a record."""
-    record = Record.read(folder)
+    record = Manifest.read(folder)
     return [] if record is None else [name for name in record.parts if not record.holds(name)]

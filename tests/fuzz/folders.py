@@ -13,7 +13,7 @@ from congruence.align import save_baseline
 from congruence.experiments.recipes import verify
 from congruence.experiments.recipes._reproduce import reproduce
 from congruence.experiments.runs import open_run
-from congruence.parts import Parts, Record, changed_files
+from congruence.parts import Manifest, Parts, changed_files
 
 ROWS = np.random.default_rng(0).laplace(size=(60, 3))
 STATISTICAL = "statistical-versus-structural"
@@ -81,7 +81,7 @@ def _open_prior(path: Path) -> None:
 def _record(path: Path) -> None:
     path.mkdir()
     (path / "a.txt").write_text("a")
-    record = Record(path, {"n": 3})
+    record = Manifest(path, {"n": 3})
     record.save()
     record.add("a.txt")
 

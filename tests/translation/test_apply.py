@@ -21,7 +21,7 @@ from numpy.testing import assert_allclose
 
 from congruence.errors import InputError, TableError
 from congruence.files import PART, _beside
-from congruence.parts import RECORD, Record
+from congruence.parts import RECORD, Manifest
 from congruence.tables import Table, read_table, write_table
 from congruence.translation import load_translator
 from congruence.translation._apply import apply_files
@@ -163,7 +163,7 @@ def test_every_moment_of_a_crash_is_repaired(world, monkeypatch, moment):
         Path("out/.congruence.lock").touch()
     elif moment == "before the record":
         with monkeypatch.context() as patch:
-            patch.setattr(Record, "add", crash)
+            patch.setattr(Manifest, "add", crash)
             with pytest.raises(Crash):
                 apply_files("up.safetensors", "in", "out", options=PLAIN)
         assert files("out") == [RECORD, "part0.parquet"]

@@ -16,7 +16,7 @@ from typing import Any
 from congruence.arrays import finite_rows
 from congruence.errors import InputError
 from congruence.guards import is_file
-from congruence.parts import RECORD, Record
+from congruence.parts import RECORD, Manifest
 from congruence.tables import Stream, Table, stream_parts, write_stream, write_table
 
 _NAME = re.compile(r"(\d{9})-(\d{9})-\d+\.parquet")
@@ -29,7 +29,7 @@ class PartFolder:
     folder: Path
     layers: tuple[str, ...]
     ends: list[int] = field(default_factory=lambda: [0])  # 0, and the batches at which finished parts end
-    record: Record = field(init=False)
+    record: Manifest = field(init=False)
 
     def open(self, settings: Mapping[str, Any]) -> int:
         """Return the batch to resume from: 0 unless unchanged parts with the same settings exist."""
@@ -38,17 +38,17 @@ class PartFolder:
         if self.folder.is_symlink() or foreign or (self.folder.exists() and not self.folder.is_dir()):
             raise InputError(f"{self.folder} is needed for temporary parts, but has other contents; move it")
         with contextlib.suppress(InputError):  # a damaged record
-            record = Record.read(self.folder)
+            record = Manifest.read(self.folder)
             if record is not None and record.settings == json.loads(json.dumps(settings)):
                 record.parts = {name: one for name, one in record.parts.items() if record.holds(name)}
                 self._follow(record)
                 return self.ends[-1]
         self.remove()
         self.folder.mkdir()
-        self._follow(Record(self.folder, settings))
+        self._follow(Manifest(self.folder, settings))
         return 0
 
-    def _follow(self, record: Record) -> None:
+    def _follow(self, record: Manifest) -> None:
         """Keep the parts of a record that follow each other, and remove others."""
         after = {int(found[1]): int(found[2]) for name in record.parts if (found := _NAME.fullmatch(name))}
         ends = [0]

@@ -21,7 +21,7 @@ from congruence.errors import CongruenceError, InputError
 from congruence.files import alone, describe_file, real_path
 from congruence.guards import suffix_of
 from congruence.options import reading, takes
-from congruence.parts import Record
+from congruence.parts import Manifest
 from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
@@ -266,13 +266,13 @@ def _plan(source: str | Path, files: Sequence[Path], out: Path) -> dict[Path, Pa
     return parts
 
 
-def _open_record(folder: Path, settings: Mapping[str, Any]) -> Record:
+def _open_record(folder: Path, settings: Mapping[str, Any]) -> Manifest:
     """The record of a folder of parts of the same map and options; other folders must be empty."""
-    record = Record.read(folder, input=list, rows=int, far=int)
+    record = Manifest.read(folder, input=list, rows=int, far=int)
     if record is None:
         if [entry.name for entry in folder.iterdir() if entry.name[0] != "."]:
             raise InputError(f"{folder} is not empty, but was not written by translate apply; give another folder")
-        record = Record(folder, settings)
+        record = Manifest(folder, settings)
     if record.settings != json.loads(json.dumps(settings)):
         raise InputError(f"{folder} holds parts of another map or of other options; give another folder, or remove it")
     record.save()  # without a line that was truncated
