@@ -121,6 +121,15 @@ def test_a_part_that_is_damaged_or_gone_is_made_again_and_what_comes_after_it(
     assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
 
 
+def test_parts_whose_record_was_removed_by_a_killed_process_are_removed(pictures, x, tmp_path):
+    folder, out = tmp_path / ".run.parquet.parts", tmp_path / "run.parquet"
+    folder.mkdir()
+    (folder / "000000000-000000002-0.parquet").write_text("half removed")
+    extract(pictures, array_inputs(x), "head", out, device="cpu")
+    assert not folder.exists()
+    assert read_table(out).n == len(x)
+
+
 def test_what_lies_where_parts_would_go_is_left_alone(pictures, x, tmp_path):
     (tmp_path / ".run.parquet.parts").mkdir()
     (tmp_path / ".run.parquet.parts" / "diary.txt").write_text("mine")

@@ -34,7 +34,9 @@ class PartFolder:
     def open(self, settings: Mapping[str, Any]) -> int:
         """Return the batch to resume from: 0 unless unchanged parts with the same settings exist."""
         known = is_file(self.folder / RECORD) or not self.folder.is_dir()
-        foreign = not known and any(path.name[0] != "." for path in self.folder.iterdir())
+        # A process that was killed while it removed the folder may have left parts without their record.
+        names = [] if known else [path.name for path in self.folder.iterdir()]
+        foreign = any(name[0] != "." and not _NAME.fullmatch(name) for name in names)
         if self.folder.is_symlink() or foreign or (self.folder.exists() and not self.folder.is_dir()):
             raise InputError(f"{self.folder} is needed for temporary parts, but has other contents; move it")
         with contextlib.suppress(InputError):  # a damaged record
