@@ -85,6 +85,7 @@ def test_the_verdict_explains_the_gain(make_deconfounding):
     assert any(one.startswith(changed) for one in both)
     worse = " ".join(make_deconfounding({"ica": 0 * AHEAD, "rotated": AHEAD}).headlines)
     assert "ICA is worse than a random rotation" in worse
+    assert "Better than base: random rotation." in worse
 
 
 def test_without_ica_the_verdict_is_about_the_best_condition(make_deconfounding, render):

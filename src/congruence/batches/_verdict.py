@@ -66,8 +66,9 @@ def words_for(condition: str) -> Words:
 def headlines_of(result: Deconfounding) -> tuple[str, ...]:
     """The answer, the mean AUROC, targets without a score, reservations, contrasts, and other conditions."""
     main = result.main_condition
+    own = result.overall[main].status if main in result.overall else None
     also = [
-        f"Also {word} than base: {', '.join(names)}."
+        f"{f'Also {word}' if own == status else word.capitalize()} than base: {', '.join(names)}."
         for status, word in (("holds", "better"), ("fails", "worse"))
         if (names := [words_for(n).label for n, one in result.overall.items() if one.status == status and n != main])
     ]
