@@ -127,6 +127,7 @@ def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -
         return
     if suffix_of(path) == ".lance":
         with reading(path):
+            os.environ.setdefault("LANCE_LOG", "error")  # before it is imported: it would print what it notices
             with inspection(path, [LANCE]):
                 require("lance", str(path), "lance")
             yield ColumnarFile(path, *open_lance(path))
