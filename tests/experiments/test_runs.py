@@ -59,6 +59,9 @@ def test_draws_come_from_the_posteriors_of_the_codes(run, rng):
     run.write_posterior(deviations[:7])
     with pytest.raises(InputError, match=r"deviations of shape \(5000, 2\); got \(7, 2\)"):
         run.draws()
+    run.write_posterior(np.where(codes > 2, np.inf, deviations))
+    with pytest.raises(InputError, match=r"posterior.safetensors must have deviations that are finite"):
+        run.draws()
 
 
 def test_the_environment_names_versions_and_no_host(run):

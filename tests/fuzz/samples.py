@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -110,6 +111,7 @@ def _parquet_tensors(path: Path) -> None:
 
 
 def _lance(path: Path) -> None:
+    os.environ.setdefault("LANCE_LOG", "error")  # as the reader does before it imports lance
     import lance
 
     lance.write_dataset(_lists(D), path)

@@ -126,6 +126,8 @@ class Run:
         means, deviations = self.latents().values, _read_arrays(path).get("deviations", np.zeros(0))
         if deviations.shape != means.shape:
             raise InputError(f"{path} must have deviations of shape {means.shape}; got {deviations.shape}")
+        if not (np.isfinite(deviations) & (deviations >= 0)).all():
+            raise InputError(f"{path} must have deviations that are finite and at least 0")
         noise = np.random.default_rng(seed).normal(size=means.shape)
         return np.asarray(to_numpy(means) + deviations * noise, dtype=np.float64)
 

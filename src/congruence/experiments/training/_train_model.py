@@ -42,6 +42,7 @@ from congruence.experiments.training.collapse import posterior_collapse, posteri
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training
 from congruence.files import alone
+from congruence.guards import reading
 from congruence.parts import RECORD, changed_files, record_files
 from congruence.result import json_text
 from congruence.rows.devices import full_precision, training_device, training_precision
@@ -204,7 +205,8 @@ def load_model(run: Run | str | Path, code: Any = None, *, device: str = "cpu") 
         )
     if code is not None:
         check_code(config, code, opened.folder)
-    model = build_model(config, code)
+    with reading(opened.folder / CONFIG, "a model") if code is None else contextlib.nullcontext():
+        model = build_model(config, code)
     put_weights(model, opened)
     return model.to(training_device(device)).eval()
 
