@@ -261,24 +261,7 @@ def pair_tables(
     rows: int | None = None,
     seed: int = 0,
 ) -> PairedRuns:
-    """Pair the rows of tables, as `gather` does.
-
-    Parameters
-    ----------
-    tables : sequence of Table
-        With distinct names.
-    cluster : array of shape (n,), or name of a metadata column, optional
-        Which rows belong together. An array has one entry for each row of the first table.
-    labels : array of shape (n,) or (n, m), or name of a metadata column of the first table, optional
-        Labels of the rows, returned for the paired rows. An array has one entry for each row of the first table.
-    drop_missing : bool, default False
-        Leave out rows with NaN or infinity in any table instead of refusing them.
-    rows : int, optional
-        Take only this many of the paired rows, those with the least hashes of their ids (without ids, of their
-        positions), before values are checked and copied. Clusters are taken whole until there are as many rows.
-    seed : int, default 0
-        Of the hash: another seed gives another sample.
-    """
+    """Pair the rows of tables with distinct names, as `gather` does; the options are described there."""
     # A re-pairing combines rows of one run with any rows of another, so the rows of workers are fetched once.
     fetched = fetch_rows({table.name: table.values for table in tables if is_dask(table.values)})
     tables = [replace(one, values=fetched[one.name][0]) if one.name in fetched else one for one in tables]
