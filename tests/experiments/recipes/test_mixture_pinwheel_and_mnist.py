@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from congruence.experiments.models.catalogue import build_model
 from congruence.experiments.recipes import mixture_mnist, mixture_pinwheel, reproduce
 from congruence.experiments.recipes._mixture_trainings import over_trainings
 from congruence.experiments.recipes.claims import over_seeds
+from congruence.experiments.training.pretraining import start_mixtures
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
 from congruence.result import json_text
@@ -110,7 +112,7 @@ def test_the_pinwheel_recipe_writes_its_result(tmp_path, monkeypatch):
 def test_the_mnist_recipe_runs_on_digits(tmp_path, monkeypatch):
     tiny = {"data": "digits", "rows": 120, "test_rows": 80, "runs": 2, "hidden": [8, 8], "steps": 3, "batch": 40}
     tiny |= {"learning_rate": 1e-3, "fade": 2, "pretraining": 0, "latents": 4, "facets": 2, "clusters": 3}
-    tiny |= {"epochs": 1, "hold": 1, "likelihood": "gaussian", "noise": 0.35}  # as the published schedule
+    tiny |= {"epochs": 1, "hold": 1, "likelihood": "gaussian", "noise": 0.35, "start_variance": 0.01}  # as published
     monkeypatch.setattr(mixture_mnist, "PARAMETERS", {"smoke": tiny})
     said = []
     done = reproduce("mixture-mnist", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
@@ -121,3 +123,18 @@ def test_the_mnist_recipe_runs_on_digits(tmp_path, monkeypatch):
     assert [len(done.ours[name]["facets"]) for name in ("relu", "leaky_relu")] == [2, 2]
     assert "Each facet alone" in (tmp_path / "a" / "table.md").read_text()
     assert (tmp_path / "a" / "mcc.svg").exists()
+
+
+@pytest.mark.parametrize("scale", ["paper", "full"])
+def test_the_published_schedule_starts_the_prior_with_a_variance_of_0_01(scale):
+    assert mixture_mnist.PARAMETERS[scale]["start_variance"] == 0.01
+
+
+@pytest.mark.parametrize("start", [None, 0.01])
+def test_the_variance_of_every_component_starts_as_asked_for(start, rng):
+    config = {"model": "mfcvae", "latents": 4, "clusters": 3, "hidden": [8, 12], "shape": [1, 4, 4], "pretraining": 0}
+    model = build_model(config | {"start_variance": start})
+    start_mixtures(model, (rng.integers(0, 256, (200, 1, 4, 4), dtype=np.uint8),), seed=0, device="cpu")
+    variances = np.concatenate([prior.log_variances.detach().exp().numpy() for _, prior in model.learned_mixtures()])
+    assert np.allclose(variances, 0.01) == (start is not None)
+    assert build_model(model.config()).start_variance == start

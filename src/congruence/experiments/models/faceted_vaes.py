@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from congruence.arrays import Float
-from congruence.checks import check_integer
+from congruence.checks import check_integer, check_number
 from congruence.errors import InputError
 from congruence.experiments.models.mixture_priors import LearnedMixture, product
 from congruence.experiments.models.mixture_vaes import VaDE, as_sigma, dense, mixture_divergences
@@ -42,6 +42,9 @@ class MFCVAE(VaDE):
         of the decoder and its divergences are multiplied by a weight that grows to 1. With 0 all are active at once.
     hold : int
         Steps before each facet is faded in (published for MNIST: 201 epochs each); with 0 one follows the other.
+    start_variance : float, optional
+        Initial variance of every component, of standardised codes (published for MNIST: 0.01); by default that of the
+        fitted mixture.
     pretraining : int
         As of VaDE. Published: none; but then a facet that enters the decoder late takes long to become informative.
     **options
@@ -54,7 +57,7 @@ class MFCVAE(VaDE):
     """
 
     name = "mfcvae"
-    options = (*VaDE.options, "facets", "ladder", "fade", "hold")
+    options = (*VaDE.options, "facets", "ladder", "fade", "hold", "start_variance")
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class MFCVAE(VaDE):
         ladder: bool = True,
         fade: int = 0,
         hold: int = 0,
+        start_variance: float | None = None,
         pretraining: int = 2000,
         **options: Any,
     ) -> None:
@@ -77,6 +81,8 @@ class MFCVAE(VaDE):
         if hold and not fade:
             raise InputError(f"hold must be 0 without fade; got {hold}")
         self.ladder, self.fade, self.hold = bool(ladder), check_integer("fade", fade, 0), check_integer("hold", hold, 0)
+        if start_variance is not None:
+            self.start_variance = check_number("start_variance", start_variance, 0, open_low=True)
         self.shares = [latents // facets + (j < latents % facets) for j in range(facets)]
         super().__init__(latents, clusters=clusters, hidden=hidden, pretraining=pretraining, **options)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))

@@ -215,6 +215,7 @@ class VaDE(MixtureVAE):
 
     name = "vade"
     options: tuple[str, ...] = ("clusters", "pretraining")
+    start_variance: float | None = None  # of all components; None for those of the fitted mixture
 
     def __init__(self, latents: int = 2, *, clusters: int = 3, pretraining: int = 2000, **options: Any) -> None:
         if "prior" in options:

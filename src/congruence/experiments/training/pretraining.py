@@ -47,7 +47,10 @@ def start_mixtures(model: Any, data: Sequence[Any], *, seed: int, device: str) -
     for where, before, after in model.ends():
         _rescale(before, after, mean[where], spread[where])
     for where, prior in model.learned_mixtures():
-        prior.start_at(*_fit_mixture(((codes - mean) / spread)[:, where], len(prior.logits), seed))
+        weights, means, variances = _fit_mixture(((codes - mean) / spread)[:, where], len(prior.logits), seed)
+        if model.start_variance is not None:
+            variances = np.full_like(variances, model.start_variance)
+        prior.start_at(weights, means, variances)
 
 
 class _Plain(nn.Module):  # type: ignore[misc]
