@@ -12,15 +12,17 @@ import numpy as np
 from congruence.align._run_statistics import sample_rows
 from congruence.arrays import Array, Float, on_sphere, row_chunks
 from congruence.errors import InputError
-from congruence.maps.dependence import Dependence, measure_dependence
+from congruence.maps.dependence import MOST_ROWS, Dependence, fold_parts, link_near_duplicates, measure_dependence
 from congruence.maps.groups import Map, fit_group
 from congruence.maps.nearness import Nearness, Protocol
 from congruence.options import reading
-from congruence.rows.sums import PairScatter, PairSums
+from congruence.rows.algebra import one_thread
+from congruence.rows.engine import Rows
+from congruence.rows.sums import PairScatter, PairSums, pair_sums, run_sums
+from congruence.stats.intervals import student_quantile
 from congruence.tables import PairedRuns, gather
 from congruence.tables.columns import match_columns
-from congruence.translation._choice import Choice, raw_rows
-from congruence.translation._duplicates import measure_near_duplicates
+from congruence.translation._choice import Choice, find_nearest, raw_rows
 from congruence.translation._measures import learning_curve, measure_drift, measure_probe, pad
 from congruence.translation._options import TranslateOptions
 from congruence.translation._relevance import judge_rankings, read_qrels
@@ -32,6 +34,9 @@ from congruence.translation.translator import Translator
 QUERIES = 2000  # rows that are searched with; more are sampled
 INDEX_ROWS = 50_000  # paired rows that are searched; more are sampled
 ROWS_TO_CHECK = 100  # fewer do not show whether they depend on each other
+FEWEST_DUPLICATES = 0.02  # a smaller share of rows with near-duplicates cannot change the recall much
+DUPLICATE_EFFECT = 0.01  # a larger fall of the recall counts
+DUPLICATE_QUERIES, DUPLICATE_INDEX = 1000, 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +197,43 @@ def _check_rows(task: Task) -> tuple[Dependence | None, NearDuplicates | None]:
         return None, None
     group = task.choice.group
     dependence = measure_dependence(x, y, plan, near.errors, near.null, group)
-    return dependence, measure_near_duplicates(x, y, plan, group)
+    return dependence, _measure_near_duplicates(x, y, plan, group)
+
+
+def _measure_near_duplicates(x: Rows, y: Rows, plan: Protocol, group: str) -> NearDuplicates:
+    """Compare the recall@10 of a kind of map for folds of single rows and for folds of linked near-duplicates."""
+    sample = sample_rows(x.n, MOST_ROWS, plan.seed)
+    link = link_near_duplicates(x, sample, plan.seed)
+    several = np.bincount(link)[link] > 1
+    rows, n, folds = int(several.sum()), len(sample), len(plan.folds)
+    if rows < FEWEST_DUPLICATES * n:
+        return NearDuplicates(rows, n, float("nan"), float("nan"), matters=False)
+    rng = np.random.default_rng(plan.seed)
+    searched = np.sort(rng.permutation(n)[:DUPLICATE_INDEX])
+    queries = np.sort(rng.permutation(len(searched))[:DUPLICATE_QUERIES])
+    some = [Rows(run.data[sample], run.device, run.scale_rows) for run in (x, y)]
+    kinds = (fold_parts(np.arange(n), folds, plan.seed), fold_parts(link, folds, plan.seed))
+    apart, together = (_fold_recall(some[0], some[1], of_kind, group, searched, queries) for of_kind in kinds)
+    fall = apart - together
+    set_of = np.unique(link[searched[queries]], return_inverse=True)[1]
+    totals = np.bincount(set_of, weights=fall - fall.mean())
+    error = float(np.sqrt(np.square(totals).sum())) / len(fall)
+    clear = fall.mean() > student_quantile(max(int(set_of.max()), 1), 0.99) * error
+    return NearDuplicates(
+        rows, n, float(apart.mean()), float(together.mean()), matters=bool(clear and fall.mean() > DUPLICATE_EFFECT)
+    )
+
+
+def _fold_recall(x: Rows, y: Rows, folds: list[Array], group: str, searched: Array, queries: Array) -> Float:
+    """The recall@10 of held-out queries among the searched rows, shape (queries,)."""
+    sums, old = pair_sums(run_sums(x, folds), run_sums(y, folds)), raw_rows(y, searched)
+    found, rows = np.zeros(len(queries)), searched[queries]
+    for k, fold in enumerate(folds):
+        mine = np.flatnonzero(np.isin(rows, fold))
+        with one_thread(max(x.d, y.d)):
+            h = fit_group(sums.outside(k), group)
+        found[mine] = find_nearest(old, queries[mine], h(raw_rows(x, rows[mine]))[:, : y.d])
+    return found
 
 
 def describe_inputs(options: TranslateOptions) -> dict[str, Any]:
