@@ -149,8 +149,8 @@ class RecipeResult(Result):
 
 
 def with_interval(value: float, low: float, high: float) -> str:
-    """A value and its interval in a sentence: 0.52 (0.41 to 0.63)."""
-    return f"{number(value, 2)} ({number(low, 2)} to {number(high, 2)})"
+    """A value and its interval, if it has one, in a sentence: 0.52 (0.41 to 0.63)."""
+    return number(value, 2) if math.isnan(low) else f"{number(value, 2)} ({number(low, 2)} to {number(high, 2)})"
 
 
 def headline_if_all_hold(sentence: str, findings: Sequence[Finding]) -> tuple[str]:

@@ -196,15 +196,14 @@ def _score_table(result: DisentanglementScores) -> Table:
         chosen = f"weight decay {one.variant.decay:g}, step {one.step}"
         rows.append((name, chosen, *scores, one.psnr, one.variant.seeds))
     note = (
-        f"Ours, on {result.data} ({result.note}). Means over seeds with their 95 % interval; of models with one seed "
-        "the 90 % interval over rows. DCI by random forests."
+        f"Ours, on {result.data} ({result.note}). Means over seeds with their 95 % interval; models with one seed "
+        "have none, or one of 90 % over rows. DCI by random forests."
     )
     return number_table(f"Scores on {result.data}", head, rows, note)
 
 
 def _cell(mean: float, low: float, high: float) -> Cell:
-    text = number(mean, 2) if math.isnan(low) else with_interval(mean, low, high)
-    return Cell(text, "" if math.isnan(mean) else mean)
+    return Cell(with_interval(mean, low, high), "" if math.isnan(mean) else mean)
 
 
 def _aggregated_table(results: Sequence[DisentanglementScores]) -> Table:

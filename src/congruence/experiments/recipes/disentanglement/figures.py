@@ -105,8 +105,8 @@ def draw_table(result: DisentanglementScores) -> RecipeFigure:
         paint,
         (760, 360),
         f"InfoM on {result.data}: {summary}",
-        f"InfoM on {result.data}: mean, interval, and each seed as a stroke. Intervals are over seeds, or over rows "
-        "where there is one seed. Below the line: models with discrete latents.",
+        f"InfoM on {result.data}: mean, interval, and each seed as a stroke. Intervals are over seeds; where there is "
+        "one seed, over rows or absent. Below the line: models with discrete latents.",
     )
 
 
