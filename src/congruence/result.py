@@ -195,7 +195,7 @@ class Result:
     def document(self) -> Document:
         """The result as headline, tables, figures and glossary, for any renderer.
 
-        By default, what the function `describe` in the file ``_document.py`` beside that of the class returns.
+        By default, what the function `describe` in the file ``_document.py`` of the same package returns.
         """
         room = type(self).__module__.rpartition(".")[0]
         return cast("Document", import_module(f"{room}._document").describe(self))

@@ -37,7 +37,7 @@ def assert_congruent(
     """Raise an AssertionError, with verdict and numbers, if embeddings changed by more than is allowed.
 
     Without limits, every status but "holds" fails: the rows must agree up to `allow` and `tolerance`. With limits,
-    these decide, and only the status "unknown" fails beside them.
+    these decide, and otherwise only the status "unknown" fails.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class CheckOptions(ReadOptions):
         f"The largest difference that is accepted: {', '.join(ALLOWED)} (rotation and scale). By default identity, "
         "since vectors that were stored before a rotation do not match those made after it.",
     )
-    tolerance: float | None = option(None, "Largest share of the variance that may change beside it (0.01).")
+    tolerance: float | None = option(None, "Largest share of the variance that may otherwise change (0.01).")
     margin: float | None = option(
         None, "Largest |log gain| of a direction that is no distortion, where a rotation is allowed (0.1)."
     )

@@ -25,7 +25,7 @@ def features(
     """Do the features of two dictionaries (SAE, transcoder, ICA) come back?
 
     Matches features one to one by their cosine, and counts how many come back
-    beside how many would by chance.
+    and how many would by chance.
 
     Examples
     --------

@@ -222,7 +222,7 @@ class Evaluation(Result):
         own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
         if self.depends and self.dependence is not None:
             return (
-                "Rows depend on each other, so no code can be told from chance.",
+                "Rows depend on each other, so no code can be distinguished from chance.",
                 dependence_sentence(self.dependence),
             )
         if measured == 1:

@@ -17,7 +17,7 @@ from congruence.guards import is_file, open_archive, suffix_of
 from congruence.tables import Table, as_table, is_table
 from congruence.tables.access import read_npz_arrays
 
-MADE = ("factors", "factor_names", "kinds")  # arrays of a file of `write_data`, beside images or rows
+MADE = ("factors", "factor_names", "kinds")  # arrays of a file of `write_data`, in addition to images or rows
 
 
 def open_data(data: Any, *, size: int | None = None, read: Mapping[str, Any] | None = None) -> Any:

@@ -99,7 +99,7 @@ def train_model(
         and `auxiliary`, a factor of the data that `loss` and `encode` also take.
     data : FactorImages, FactorRows, Table, frame, AnnData, images or rows
         For example `rooms()` or `pinwheel()`; or images alone, uint8 or floats in [0, 1], shape (n, channels, height,
-        width), or rows alone, floats (n, p). Ids and metadata of a table are written beside the codes.
+        width), or rows alone, floats (n, p). Ids and metadata of a table are written with the codes.
     how : Training, optional
         All settings, instead of the protocol above.
     out : path, optional

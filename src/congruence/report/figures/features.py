@@ -1,4 +1,4 @@
-"""Figures of matched features: largest cosines beside chance, and the share that comes back by required cosine."""
+"""Figures of matched features: largest cosines and chance, and the share that comes back by required cosine."""
 
 from __future__ import annotations
 
