@@ -26,7 +26,8 @@ pytest.importorskip("zarr", reason="zarr is not installed")
 @pytest.fixture(scope="module")
 def scheduler():
     """The address of a scheduler with two workers in processes of their own."""
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
+    local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with cluster_module.event_loop() as loop, distributed.LocalCluster(**local, loop=loop) as cluster:
         yield cluster.scheduler_address
 
 
@@ -202,7 +203,7 @@ def test_without_cryptography_workers_listen_on_loopback_with_a_warning(monkeypa
     started = []
     monkeypatch.setattr(distributed, "LocalCluster", lambda **options: started.append(options))
     with pytest.warns(CongruenceWarning, match=r"without TLS.*pip install cryptography"):
-        cluster_module._start_workers(distributed)
+        cluster_module._start_workers(distributed, None)
     assert started[0]["host"] == "127.0.0.1"
     assert started[0]["security"] is None
 
@@ -307,7 +308,8 @@ def _answer(server, says, done):
 def test_a_scheduler_without_workers_is_reported(table, capsys, monkeypatch):
     np.save("t.npy", table.values)
     monkeypatch.setattr(cluster_module, "PATIENCE", 4)
-    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as empty:
+    local = {"n_workers": 0, "dashboard_address": "127.0.0.1:0"}
+    with cluster_module.event_loop() as loop, distributed.LocalCluster(**local, loop=loop) as empty:
         code, _, error = run(capsys, "t.npy", "--dask", empty.scheduler_address)
     assert code == 2
     assert "the scheduler has no workers" in error

@@ -228,6 +228,13 @@ def test_an_interrupted_run_continues_and_other_settings_start_again(deconfound,
     assert all(path.stat().st_mtime_ns > files[path] for path in files)
 
 
+def test_a_folder_of_parts_in_use_is_refused(deconfound, held_elsewhere):
+    with held_elsewhere("parts", folder=True):
+        code, _, err = deconfound("wells.parquet", *GENES, *QUICK, "--features", "emb_*", "--parts", "parts", "-q")
+    assert code == 2
+    assert "another process is using parts; wait until it has finished" in err
+
+
 def test_both_modes_and_both_readings_are_named(deconfound):
     options = [
         *GENES,

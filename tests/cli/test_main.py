@@ -144,6 +144,9 @@ def test_an_interruption_ends_a_command_quietly(folder, sent, code):
         ("resolve x.npy --model m.safetensors", "m.safetensors"),
         ("compare x.npy x.npy --report r.html", "r.html"),
         ("extract model.py:load --layer 0 --array x.npy --out e.parquet", "e.parquet"),
+        ("data make sprites --n 5 --out s.npz", "s.npz"),
+        ("data make sprites --n 5 --out s.npz --factors s.csv", "s.csv"),
+        ("data show sprites --columns 2 --out s.png", "s.png"),
     ],
 )
 def test_a_second_command_with_the_same_output_is_refused(call, held_elsewhere, command, output):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import ICA, Whitener, component_stability
+from congruence.cli.cluster import event_loop
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.ica import _passes as passes
 from congruence.ica import _unmixing
@@ -256,7 +257,8 @@ def cluster():
     workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "memory_limit": "1GiB"}
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "5s"}),  # to a worker that was killed; by default 30 s
-        distributed_.LocalCluster(**workers, dashboard_address="127.0.0.1:0") as cluster,
+        event_loop() as loop,
+        distributed_.LocalCluster(**workers, dashboard_address="127.0.0.1:0", loop=loop) as cluster,
     ):
         yield cluster
 

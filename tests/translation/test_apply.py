@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 
+from congruence.cli.cluster import event_loop
 from congruence.errors import InputError, TableError
 from congruence.files import PART, _beside
 from congruence.parts import RECORD, Manifest
@@ -494,8 +495,10 @@ def test_dask_need_not_be_installed(world, monkeypatch):
 
 def test_dask_workers_translate_parts(world):
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    workers = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
+        event_loop() as loop,
+        distributed.LocalCluster(**workers, loop=loop) as cluster,
         distributed.Client(cluster),
     ):
         done = apply_files("up.safetensors", "in", "out", options=FLAGGED)

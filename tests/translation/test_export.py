@@ -123,3 +123,16 @@ def test_a_saved_translator_exports_the_same(tmp_path, make_translator):
     for name, one in (("a", translator), ("b", load_translator(tmp_path / "up.safetensors"))):
         export_translator(one, tmp_path / f"{name}.onnx", "onnx")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("to", "out", "used"),
+    [("numpy", "up.py", "up.py"), ("numpy", "up.py", "up.npz"), ("sentence-transformers", "up", "up")],
+)
+def test_an_output_in_use_is_refused(tmp_path, make_translator, held_elsewhere, to, out, used):
+    with (
+        held_elsewhere(tmp_path / used),
+        pytest.raises(InputError, match=f"another process is using .*{used}; wait until"),
+    ):
+        export_translator(make_translator(), tmp_path / out, to)
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -44,7 +45,7 @@ from congruence.batches.leakage import FeatureProfile, find_nesting, mean_betwee
 from congruence.batches.sparsity import READINGS, check_shares
 from congruence.checks import check_choice, check_integer, require
 from congruence.errors import InputError
-from congruence.files import make_folder
+from congruence.files import alone
 from congruence.options import takes
 from congruence.parts import Parts
 from congruence.progress import Progress, Steps
@@ -99,17 +100,16 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
     variants = _variants(wanted, options.fit_on, options.rotations)
     work = Work(components, options.rounds, shares, seed, options.device, options.leakage, options.retrieval)
     settings = _settings(options, wanted, components, shares, len(plan.folds))
-    store = _part_store(options, rows, settings)
-
     steps = Steps(progress, len(plan.folds) * len(variants) * len(experiments) + len(variants) * options.profiles)
     embeddings = Embeddings(screen, work)
-    scores = _score_variants(embeddings, plan, variants, experiments, options.jobs, steps, store)
+    with _part_store(options, rows, settings) as store:
+        scores = _score_variants(embeddings, plan, variants, experiments, options.jobs, steps, store)
+        profiles = _profiles(embeddings, variants, experiments, steps, store) if options.profiles else {}
     names = tuple(dict.fromkeys(variant.name for variant in variants))
     of_targets = dict.fromkeys(experiment.target for experiment in experiments)
     scored = [target_of(one, screen, plan, experiments, variants, scores, shares, protocol) for one in of_targets]
     targets = correct_targets(scored)
     targets = with_precision(targets, variants, scores) if options.retrieval else targets
-    profiles = _profiles(embeddings, variants, experiments, steps, store) if options.profiles else {}
     controls = screen.control & screen.fitted_on
     return Deconfounding(
         name=rows.table.name,
@@ -218,17 +218,21 @@ def _settings(
     return named | {"conditions": list(wanted), "components": "all" if components is None else components} | chosen
 
 
-def _part_store(options: DeconfoundOptions, rows: LabelledRows, settings: Mapping[str, Any]) -> PartStore | None:
-    """The store of finished parts; other rows, labels or settings invalidate the files of a folder."""
+@contextlib.contextmanager
+def _part_store(
+    options: DeconfoundOptions, rows: LabelledRows, settings: Mapping[str, Any]
+) -> Iterator[PartStore | None]:
+    """The store of finished parts; other rows, labels or settings invalidate the files of a folder, which is locked."""
     if not isinstance(options.parts, str | Path):
-        store: PartStore | None = options.parts
-        return store
-    folder = make_folder(options.parts)
+        yield options.parts
+        return
     digest = hashlib.sha256(np.ascontiguousarray(rows.values).tobytes())
     for labels in (rows.target, rows.batch, rows.guide, rows.cluster, rows.image):
         digest.update(b"-" if labels is None else "\0".join(map(str, labels)).encode())
     method = {name: value for name, value in settings.items() if name not in (*LABELS, "reading")}
-    return Parts(folder, {**method, "control": rows.control, "rows": digest.hexdigest(), "format": FORMAT})
+    settings = {**method, "control": rows.control, "rows": digest.hexdigest(), "format": FORMAT}
+    with alone(options.parts, folder=True):
+        yield Parts(Path(options.parts), settings)
 
 
 def _variants(wanted: tuple[str, ...], fit_on: str, rotations: int) -> list[Variant]:

@@ -236,7 +236,7 @@ def check_outputs(
     Until the command ends they are locked: a second command that writes one of them is refused. `tables` are outputs
     that are embedding tables or models, by the name of their flag.
     """
-    from congruence.files import alone, check_writable, real_path
+    from congruence.files import check_writable, real_path
 
     files = outputs.files()
     stdout = [name for name, path in files.items() if str(path) == "-"]
@@ -259,7 +259,16 @@ def check_outputs(
         if real_path(path) in taken:
             raise InputError(f"--{name} {path} would overwrite {taken[real_path(path)]}")
         taken[real_path(path)] = f"--{name}"
-        _locks.enter_context(alone(path))
+        lock_outputs(path)
+
+
+def lock_outputs(*paths: Path | None) -> None:
+    """Lock outputs until the command ends; refuse one that another command is writing."""
+    from congruence.files import alone
+
+    for path in paths:
+        if path is not None:
+            _locks.enter_context(alone(path))
 
 
 def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:

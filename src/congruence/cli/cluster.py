@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -16,6 +17,7 @@ from congruence.errors import CongruenceWarning, InputError, MissingDependencyEr
 ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
 _ADDRESS = re.compile(r"(?P<scheme>(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(?P<port>[0-9]{1,5})")
 PATIENCE = 8  # seconds to wait for the scheduler, and for its first worker
+START_SECONDS = 120  # to wait for a scheduler and workers that are started here; a loaded machine needs many
 
 
 @contextlib.contextmanager
@@ -32,20 +34,50 @@ def on_cluster(address: str | None) -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised and reported as one sentence
     with contextlib.ExitStack() as stack:
         if address == "local":
-            target: Any = stack.enter_context(_start_workers(distributed))
+            loop = stack.enter_context(event_loop())
+            target: Any = stack.enter_context(_start_workers(distributed, loop))
+            patience = START_SECONDS
         else:
             _check_address(distributed, address)
-            target = address
-        _check_answers(distributed, target, address)
-        client = stack.enter_context(distributed.Client(target, timeout=PATIENCE))
+            _check_answers(distributed, address, address)
+            target, patience = address, PATIENCE
+        client = stack.enter_context(distributed.Client(target, timeout=patience))
         try:
-            client.wait_for_workers(1, timeout=PATIENCE)
+            client.wait_for_workers(1, timeout=patience)
         except TimeoutError as error:
             raise InputError(f"--dask {address}: the scheduler has no workers; start some (dask worker)") from error
         yield
 
 
-def _start_workers(distributed: Any) -> Any:
+@contextlib.contextmanager
+def event_loop() -> Iterator[Any]:
+    """Run an event loop in a thread of its own, for `LocalCluster(loop=...)` and `Client(loop=...)`.
+
+    A loop that distributed starts itself has 10 seconds, which is too short on a loaded machine: an assertion then
+    fails, and the unfinished cluster warns when it is collected.
+    """
+    from tornado.ioloop import IOLoop
+
+    started, stopping = threading.Event(), asyncio.Event()
+    loops: list[Any] = []
+
+    async def work() -> None:
+        loops.append(IOLoop.current())
+        started.set()
+        await stopping.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True, name="event loop of dask")
+    thread.start()
+    if not started.wait(START_SECONDS):
+        raise InputError(f"--dask local: no event loop could be started within {START_SECONDS} seconds")
+    try:
+        yield loops[0]
+    finally:
+        loops[0].add_callback(stopping.set)
+        thread.join(START_SECONDS)
+
+
+def _start_workers(distributed: Any, loop: Any) -> Any:
     """Start a scheduler and workers for this process: on loopback, and with TLS and a key that only they have."""
     secure = find_spec("cryptography") is not None
     if not secure:
@@ -56,7 +88,11 @@ def _start_workers(distributed: Any) -> Any:
             stacklevel=2,
         )
     return distributed.LocalCluster(
-        host="127.0.0.1", threads_per_worker=1, dashboard_address="127.0.0.1:0", security=True if secure else None
+        host="127.0.0.1",
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        security=True if secure else None,
+        loop=loop,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.checks import check_choice, require
 from congruence.errors import InputError
-from congruence.files import check_writable, replacing, write_text
+from congruence.files import alone, check_writable, replacing, write_text
 from congruence.tables.write import save_npz
 from congruence.translation._options import FORMATS
 from congruence.translation.translator import Translator, fits_float32
@@ -50,7 +51,9 @@ def export_translator(translator: Translator, path: str | Path, to: str) -> list
     check_choice("to", to, FORMATS)
     if not fits_float32(translator.map.matrix):
         raise InputError("this translator cannot be exported: its numbers are beyond the range of float32")
-    return _WRITERS[to](translator, Path(path))
+    path = Path(path)
+    with alone(path), alone(_numpy_arrays(path)) if to == "numpy" else contextlib.nullcontext():
+        return _WRITERS[to](translator, path)
 
 
 def _arrays(translator: Translator) -> tuple[Array, ...]:
@@ -106,9 +109,14 @@ def _write_onnx(translator: Translator, path: Path) -> list[Path]:
     return [path]
 
 
+def _numpy_arrays(path: Path) -> Path:
+    """The file of the arrays that the module at `path` reads."""
+    return path.with_suffix(".npz")
+
+
 def _write_numpy(translator: Translator, path: Path) -> list[Path]:
     _check_suffix(path, ".py")
-    arrays = path.with_suffix(".npz")
+    arrays = _numpy_arrays(path)
     mean, matrix, shift = _arrays(translator)
     unit = np.array(bool(translator.normalize))
     with replacing(arrays) as temporary:

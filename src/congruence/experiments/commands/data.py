@@ -74,6 +74,7 @@ def show(
     chosen = find_image_set(name)
     path = Path(f"{name}.png") if out is None else out
     check_sheet_path(path)
+    cli.lock_outputs(path)
     shown = vary_factors(name, columns=columns, rows=rows, seed=options.seed, continuous=options.continuous)
     write_sheet(shown, path, title=f"{name}: {chosen.note}")
     cli.say(f"sheet: {path}")
@@ -109,6 +110,7 @@ def make(
     from congruence.experiments.data import check_data_paths, load_data, write_data
 
     check_data_paths(out, factors)
+    cli.lock_outputs(out, factors)
     with show_progress():
         data = load_data(name, n, seed=options.seed, continuous=options.continuous, device=device)
         write_data(data, out, factors)
