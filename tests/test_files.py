@@ -132,6 +132,23 @@ def test_where_no_lock_can_be_had_work_goes_on_without_one(tmp_path, monkeypatch
         assert not locked
 
 
+def test_locking_a_folder_leaves_what_other_commands_write_in_it(tmp_path, held_elsewhere):
+    """As `deconfound --parts . --out x.parquet` does: the lock and the temporary file of a held output remain."""
+    part = files._beside(tmp_path / "x.parquet", f"-0123abcd{files.PART}")
+    stale = files._beside(tmp_path / "y.parquet", f"-0123abcd{files.PART}")
+    with held_elsewhere(tmp_path / "x.parquet"):
+        part.touch()
+        stale.touch()
+        with files.alone(tmp_path, folder=True):
+            assert part.exists()
+            assert not stale.exists()
+        with pytest.raises(InputError, match="another process"), files.alone(tmp_path / "x.parquet"):
+            pass
+    with files.alone(tmp_path, folder=True):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("killed", ["writing", "renaming", "removing"])
 def test_a_folder_is_replaced_or_comes_back(tmp_path, killed):
     """A process killed at any moment leaves the old folder or the new one, or the old one comes back."""

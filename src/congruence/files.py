@@ -146,7 +146,8 @@ def alone(path: str | Path, *, folder: bool = False, needed: bool = True) -> Ite
             inside = (f"**/.*{PART}", f"**/.?*{LOCK}")  # all but the locks of folders
             patterns = inside if folder else (f"{glob.escape(_beside(path, '').name)}-*{PART}",)
             for left in [left for pattern in patterns for left in (path if folder else path.parent).glob(pattern)]:
-                _remove(left)
+                if not (folder and _is_in_use(left)):
+                    _remove(left)
         yield True
     finally:
         if not outer:
@@ -159,6 +160,22 @@ def _beside(path: Path, suffix: str) -> Path:
     """A hidden name next to an output, of its lock and of its temporary files; another for each name of an output."""
     digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:8]
     return path.absolute().parent / f".{path.name[:40]}.{digest}{suffix}"
+
+
+def _is_in_use(left: Path) -> bool:
+    """Whether a process holds the lock of the output whose lock or temporary file this is."""
+    from filelock import FileLock, Timeout
+
+    output = left.name.removesuffix(LOCK).removesuffix(PART)
+    if left.name.endswith(PART):
+        output = output.rpartition("-")[0]
+    lock = left.with_name(output + LOCK)
+    try:
+        with FileLock(lock, timeout=0, is_singleton=False):
+            _remove(lock)
+            return False
+    except (Timeout, OSError):
+        return True
 
 
 def _recover(path: Path) -> None:

@@ -58,7 +58,7 @@ def check_installed(python, folder):
     """The program runs, and the library is the installed one and works without torch."""
     commands = [
         [python.parent / "congruence", "--version"],
-        [python, "-P", "-c", WITHOUT_TORCH, str(python.parents[1])],
+        [python, "-I", "-c", WITHOUT_TORCH, str(python.parents[1])],
     ]
     for command, expected in zip(commands, (f"congruence {congruence.__version__}\n", "holds\n"), strict=True):
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)

@@ -36,11 +36,11 @@ def on_cluster(address: str | None) -> Iterator[None]:
         if address == "local":
             loop = stack.enter_context(event_loop())
             target: Any = stack.enter_context(_start_workers(distributed, loop))
-            patience = START_SECONDS
         else:
             _check_address(distributed, address)
-            _check_answers(distributed, address, address)
-            target, patience = address, PATIENCE
+            target = address
+        patience = START_SECONDS if address == "local" else PATIENCE
+        _check_answers(distributed, target, address, patience)
         client = stack.enter_context(distributed.Client(target, timeout=patience))
         try:
             client.wait_for_workers(1, timeout=patience)
@@ -106,14 +106,14 @@ def _check_address(distributed: Any, address: str) -> None:
         raise InputError(f"--dask {address}: TLS needs certificates; set distributed.comm.tls in dask's configuration")
 
 
-def _check_answers(distributed: Any, where: Any, address: str) -> None:
+def _check_answers(distributed: Any, where: Any, address: str, patience: int) -> None:
     """Refuse an address at which no dask scheduler answers."""
     outcome: list[Exception | None] = []
 
     def connect() -> None:
         try:
             # Not the default client: a failed one must not be used later.
-            distributed.Client(where, timeout=PATIENCE, set_as_default=False).close()
+            distributed.Client(where, timeout=patience, set_as_default=False).close()
             outcome.append(None)
         except Exception as error:
             outcome.append(error)
@@ -121,9 +121,9 @@ def _check_answers(distributed: Any, where: Any, address: str) -> None:
     # Its timeout does not cover a server that accepts the connection and never answers.
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
-    thread.join(PATIENCE + 1)
+    thread.join(patience + 1)
     if not outcome or isinstance(outcome[0], OSError | ValueError):  # a TimeoutError is an OSError
-        why = f"no scheduler answers there within {PATIENCE} seconds"
+        why = f"no scheduler answers there within {patience} seconds"
         raise InputError(f"--dask {address}: {why}; {ADDRESSES}") from (outcome[0] if outcome else None)
     if isinstance(outcome[0], Exception):  # the first bytes of a web page, for example, are read as a message length
         raise InputError(f"--dask {address}: the server there is not a dask scheduler; {ADDRESSES}") from outcome[0]

@@ -215,7 +215,7 @@ def _check_chunks(path: Path, data: Any) -> None:
 
 
 def read_hdf5(path: Path, select: Selection) -> Table:
-    """Read a matrix of an HDF5 file with the its ids and metadata."""
+    """Read a matrix of an HDF5 file with its ids and metadata."""
     with inspection(path, [ARRAYS, select.key or ""]):
         h5py = require("h5py", str(path), "hdf5")
     with h5py.File(path, "r") as store:
