@@ -157,8 +157,8 @@ def _judge_rounding(result: DisentanglementScores) -> Finding:
     return claim.judge(
         gain,
         null=0.0,
-        evidence=f"AE + ICA has {exact}, and {rounded} if rounded: a difference of {gain}, seed by seed. QLAE has {qlae}; "
-        f"the codes of the same trainings before they are rounded have {unrounded}.",
+        evidence=f"AE + ICA has {exact}, and {rounded} if rounded: a difference of {gain}, seed by seed. "
+        f"QLAE has {qlae}; the codes of the same trainings before they are rounded have {unrounded}.",
     )
 
 
