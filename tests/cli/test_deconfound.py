@@ -196,7 +196,7 @@ def test_the_embedding_is_written_with_its_metadata(deconfound):
     np.testing.assert_allclose(np.cov(table.values, rowvar=False, bias=True), np.eye(3), atol=1e-5)
 
 
-def test_the_embedding_is_written_back_to_anndata(deconfound):
+def test_the_embedding_is_written_back_to_anndata(deconfound, held_elsewhere):
     anndata = pytest.importorskip("anndata")
     pd = pytest.importorskip("pandas")
     table = read_table("wells.parquet", features="emb_*")
@@ -206,6 +206,10 @@ def test_the_embedding_is_written_back_to_anndata(deconfound):
     data = anndata.AnnData(np.zeros((300, 2), np.float32), obs=obs, obsm={"X_model": table.values}, uns={"kept": 1})
     data.write_h5ad("a.h5ad")
     options = ["--key", "X_model", "--control", "is_control=True", *QUICK, "--write-back", "--drop-missing", "-q"]
+    with held_elsewhere("a.h5ad"):
+        code, _, err = deconfound("a.h5ad", *options)
+    assert code == 2
+    assert "another process is using a.h5ad" in err
     code, _, err = deconfound("a.h5ad", *options)
     assert code == 0, err
     read = anndata.read_h5ad("a.h5ad")

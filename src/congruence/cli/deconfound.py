@@ -80,6 +80,7 @@ def _check_embedding(options: DeconfoundOptions, outputs: DeconfoundOutputs, pat
         if len(paths) > 1:
             raise InputError(f"--write-back takes one .h5ad file, but there are {len(paths)}; use --out")
         check_obsm_path(paths[0])
+        cli.lock_outputs(Path(paths[0]))
 
 
 def _write(embedding: Embedding, id: str | None, out: Path | None, back: Path | None) -> None:
