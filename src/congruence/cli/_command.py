@@ -190,7 +190,7 @@ def deliver(result: R, outputs: Outputs) -> R:
     with show_progress(outputs.quiet) as progress:
         for done, name in enumerate(outputs.files()):
             progress(f"rendering {name}", done, len(outputs.files()))
-            texts[name] = _rendered(result, name)
+            texts[name] = _rendered(result, name).encode(errors="backslashreplace").decode()  # of odd file names
     to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
     for name, path in outputs.files().items():
         if name in to_stdout:

@@ -38,7 +38,7 @@ def render_html(document: Document) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     more = {"script": script, "script_hash": f"sha256-{digest}"}  # the only script that the page may run
     page = _render("page.html.j2", document, limits, drawn, **more)
-    while len(page.encode()) > LIMIT and (limits.details > 0 or limits.rows > 1):
+    while len(page.encode(errors="backslashreplace")) > LIMIT and (limits.details > 0 or limits.rows > 1):
         limits = _Limits(max(limits.rows // 2, 1), limits.details // 2)
         page = _render("page.html.j2", document, limits, drawn, **more)
     return page

@@ -20,7 +20,8 @@ from congruence.memory import check_fits
 
 def stem_of(path: Path) -> str:
     """Return the file name without the suffix that names the format."""
-    return path.name[: len(path.name) - len(suffix_of(path))] or path.name
+    stem = path.name[: len(path.name) - len(suffix_of(path))] or path.name
+    return stem.encode(errors="backslashreplace").decode()  # file names on Linux need not be UTF-8
 
 
 def unique_names(paths: Sequence[str | Path]) -> list[str]:
