@@ -96,7 +96,9 @@ def test_a_pipe_in_a_model_folder_or_among_images_is_refused():
         read_images(image_paths(Path("i")))
 
 
-@pytest.mark.parametrize("names", [["values.npy", "values.npy"], ["values.npy", "VALUES.npy"]])
+@pytest.mark.parametrize(
+    "names", [["values.npy", "values.npy"], ["values.npy", "VALUES.npy"], ["values.npy", "values"]]
+)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_members_of_one_name_are_refused(refused, names):
     npz("x.npz", names)
@@ -121,8 +123,10 @@ def test_a_pt_file_with_two_pickles_is_refused(refused, change):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
-def test_numbers_that_numpy_does_not_have_are_refused_in_saved_files(dtype):
+@pytest.mark.parametrize("module", ["torch", "ml_dtypes"])  # which gives numpy these types
+def test_numbers_that_numpy_does_not_have_are_refused_in_saved_files(dtype, module):
     torch = pytest.importorskip("torch")
+    pytest.importorskip(module)
     from safetensors.torch import load_file, save_file
 
     congruence.fit_map(X, X[:, ::-1].copy()).save("m.safetensors")

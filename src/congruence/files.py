@@ -166,10 +166,10 @@ def _is_in_use(left: Path) -> bool:
     """Whether a process holds the lock of the output whose lock or temporary file this is."""
     from filelock import FileLock, Timeout
 
-    output = left.name.removesuffix(LOCK).removesuffix(PART)
-    if left.name.endswith(PART):
-        output = output.rpartition("-")[0]
-    lock = left.with_name(output + LOCK)
+    found = re.fullmatch(rf"(.+?)(-[0-9a-f]{{8}}{re.escape(PART)}|{re.escape(LOCK)})", left.name)
+    if found is None:
+        return False
+    lock = left.with_name(found[1] + LOCK)
     try:
         with FileLock(lock, timeout=0, is_singleton=False):
             _remove(lock)

@@ -141,11 +141,13 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
 def open_archive(path: str | Path, what: str = "") -> Iterator[zipfile.ZipFile]:
     """Open a zip archive whose members have different names, also where case does not count, and are not too many."""
     with reading(path, what), zipfile.ZipFile(path) as archive:
-        names = Counter(name.casefold() for name in archive.namelist())
-        if archive.namelist() and names.total() > MEMBERS:
-            raise TableError(f"{path} has {names.total()} members; at most {MEMBERS} are read")
-        name, count = (names.most_common(1) or [("", 0)])[0]
+        names = archive.namelist()
+        if len(names) > MEMBERS:
+            raise TableError(f"{path} has {len(names)} members; at most {MEMBERS} are read")
+        keys = [name.casefold().removesuffix(".npy") for name in names]  # numpy reads x and x.npy as x
+        key, count = (Counter(keys).most_common(1) or [("", 0)])[0]
         if count > 1:
+            name = names[keys.index(key)]
             raise TableError(f"{path} is damaged: {count} of its members have the name {name!r}; save it again")
         yield archive
 
