@@ -36,6 +36,13 @@ def pytest_ignore_collect(collection_path):
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Start every test, and the fixtures that it makes, from the same state of torch's generator, in any order."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
