@@ -419,8 +419,6 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        # A job in the background is started with Ctrl-C ignored; the child must not inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             maps = Path(f"/proc/{process.pid}/maps")  # the command maps its inputs into memory
