@@ -266,3 +266,12 @@ def test_the_page_of_benchmarks_lists_what_a_peer_does_better():
     for *_, better in lines:
         number, *times = better.removesuffix(" |").split()
         assert float(number) <= (1 if times else 0)
+
+
+def test_the_benchmark_of_controls_has_no_signal_in_the_null_task(tmp_path, run, data_folder):
+    run("normalisation_controls.py", "--quick", "--jobs", "1", "--out", tmp_path / "controls.csv")
+    with (tmp_path / "controls.csv").open() as handle:
+        rows = {(row["task"], row["condition"], row["reference"]): row for row in csv.DictReader(handle)}
+    assert len(rows) == 14
+    assert float(rows["null", "tvn", "other"]["low"]) < 0.5 < float(rows["null", "tvn", "other"]["high"])
+    assert float(rows["null", "tvn", "scored"]["low"]) > 0.5
