@@ -19,6 +19,10 @@ FEWEST = 3  # durations measured before a time is shown, two of them of one kind
 RECENT = 64  # latest durations from which the cost of a kind of step is estimated
 
 
+def no_progress(what: str, done: int, total: int) -> None:
+    """Report nothing; unlike a lambda it can go to another process."""
+
+
 class Steps:
     """Counts steps and passes them to the caller's progress function, if any; workers may call it too.
 

@@ -15,6 +15,7 @@ from congruence.document import Cell
 from congruence.errors import CollapsedWarning
 from congruence.experiments.models.catalogue import build_model
 from congruence.experiments.models.reconstructions import apply_in_batches, mean_squared_error
+from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS
 from congruence.experiments.recipes.claims import Estimate
 from congruence.experiments.recipes.recipe import RecipeJob
@@ -68,7 +69,7 @@ def _train(job: RecipeJob, name: str, config: Mapping[str, Any], data: Any, eval
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapsedWarning)  # it is measured, and part of the result
         with short_products():
-            model = train_model(model, data, training, out=folder, device=job.device).model
+            model = train_model(model, data, training, out=folder, device=job.device, stop=stop_requested).model
     device = next(model.parameters()).device
     with full_precision():
         codes = apply_in_batches(model.encode, evaluated[0], device, *evaluated[1:]).numpy()

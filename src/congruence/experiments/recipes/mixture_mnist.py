@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.document import Cell, Table
 from congruence.experiments.data.digits import split_digits
+from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes._mixture_trainings import (
     active_numbers,
     load_or_train,
@@ -27,6 +29,7 @@ from congruence.experiments.recipes.result import Presentation, RecipeFigure, dr
 from congruence.formatting import UNDEFINED, number
 from congruence.mixture.agreement import LatentSpace, compare_spaces
 from congruence.parts import Arrays
+from congruence.progress import no_progress
 from congruence.report.figures.svg import HELD_OUT, INK
 from congruence.result import Finding
 
@@ -54,6 +57,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     | _PUBLISHED
     | _FACETS,
 }
+ON_A_GPU = 5  # trainings at a time: a step of one is mostly the launching of kernels
 OF_SCHEDULE = ("hold", "likelihood", "noise", "start_variance")  # settings that not every scale has
 ACTIVATIONS = {"relu": "ReLU", "leaky_relu": "LeakyReLU"}
 PRINTED = {"relu": {"strong": 0.70, "weak": 0.91}, "leaky_relu": {"strong": 0.69, "weak": 0.94}}
@@ -77,18 +81,15 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Any) -> str:
 
 
 def compute(job: RecipeJob) -> dict[str, Any]:
-    """Train with both activations, and compare all pairs."""
+    """Train with both activations, several models at a time on a GPU, and compare all pairs."""
     count = job.parameters["runs"]
-    images, test = load_images(job)
-    runs: dict[str, list[Arrays]] = {name: [] for name in ACTIVATIONS}
-    for k, (name, words) in enumerate(ACTIVATIONS.items()):
-        for i in range(count):
-            job.progress(f"training with {words}", k * count + i, len(ACTIVATIONS) * count)
-            settings = ("latents", "facets", "clusters", "hidden", "fade", "pretraining")
-            config = {"model": "mfcvae", "activation": name, "shape": list(images.shape[1:])}
-            config |= {key: job.parameters[key] for key in settings} | {"seed": 1000 * job.seed + i}
-            config |= {key: job.parameters[key] for key in OF_SCHEDULE if key in job.parameters}
-            runs[name].append(load_or_train(job, f"{name}-{i}", config, images, (test,)))
+    names = [(name, i) for i in range(count) for name in ACTIVATIONS]
+    tasks = [(replace(job, progress=no_progress), *one) for one in names]
+    at_once = 1 if job.device == "cpu" else ON_A_GPU
+    trained = dict(
+        zip(names, run_tasks(_load_or_train, tasks, at_once, partial(job.progress, "training")), strict=True)
+    )
+    runs = {name: [trained[name, i] for i in range(count)] for name in ACTIVATIONS}
     ours = {}
     for name, some in runs.items():
         codes = [run["codes"] for run in some]
@@ -96,6 +97,15 @@ def compute(job: RecipeJob) -> dict[str, Any]:
         facets = [_compare(facet, job.seed) for facet in zip(*split, strict=True)]  # the shallowest first
         ours[name] = _compare(codes, job.seed) | active_numbers(some) | {"facets": facets}
     return ours
+
+
+def _load_or_train(job: RecipeJob, name: str, number: int) -> Arrays:
+    """The arrays of a training with an activation, from disk or trained now."""
+    images, test = load_images(job)
+    settings = ("latents", "facets", "clusters", "hidden", "fade", "pretraining", *OF_SCHEDULE)
+    config = {"model": "mfcvae", "activation": name, "shape": list(images.shape[1:])}
+    config |= {key: job.parameters[key] for key in settings if key in job.parameters}
+    return load_or_train(job, f"{name}-{number}", config | {"seed": 1000 * job.seed + number}, images, (test,))
 
 
 def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:

@@ -10,18 +10,19 @@ import numpy as np
 from congruence.document import Cell, Table, share
 from congruence.experiments.recipes.claims import Estimate, over_pairs, read_claims, share_of
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
+from congruence.experiments.recipes.model_pairs.trainings import OTHER_WIDTH
 from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
 from congruence.result import Finding, Status, combine, status_above
 
 KINDS = {"gpt": "GPT-NeoX", "wide": "GPT-NeoX, two widths", "mae": "ViT masked autoencoder"}
-KINDS |= {"resnet": "ResNet-18", "admet": "graph networks (ADMET)"}
+KINDS |= {"large": "ViT masked autoencoder, two widths", "resnet": "ResNet-18", "admet": "graph networks (ADMET)"}
 SHORT = {"gpt": "language models", "wide": "those of two widths", "mae": "masked autoencoders"}
-SHORT |= {"resnet": "classifiers", "admet": "graph networks"}
+SHORT |= {"large": "those of two widths", "resnet": "classifiers", "admet": "graph networks"}
 PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the efficiency of ICA
     "gpt": ("Pythia-160M-0, -1", 0.219, 0.150, 0.131, 0.202, 0.25),
     "mae": ("MAE-timm, -original", 0.197, 0.109, 0.036, 0.145, 0.59),
-    "wide": ("CheXpert-small, -base", 0.218, 0.104, 0.048, 0.175, 0.38),
+    "large": ("CheXpert-small, -base", 0.218, 0.104, 0.048, 0.175, 0.38),
     "resnet": ("ResNet-18-fc-1, -2", 0.382, 0.206, 0.175, 0.312, 0.40),
 }
 PAPER = {name: dict(zip((*COLUMNS, "efficiency"), numbers, strict=True)) for name, *numbers in PRINTED.values()}
@@ -34,13 +35,13 @@ PairScores = Mapping[str, Mapping[str, Any]]  # of each pair, by the names of it
 
 
 def pairs_by_kind(scores: FamilyScores) -> dict[str, PairScores]:
-    """The pairs of each row of the table; those of two widths of the language model are a kind of their own."""
+    """The pairs of each row of the table; those of two widths are a kind of their own."""
     kinds: dict[str, dict[str, Any]] = {}
     for family, own in scores.items():
         for names, numbers in own["pairs"].items():
             source, target = (name.partition("-")[0] for name in names.split())
-            if source != "wide":
-                kinds.setdefault("wide" if target == "wide" else family, {})[names] = numbers
+            if source not in OTHER_WIDTH.values():
+                kinds.setdefault(target if target in OTHER_WIDTH.values() else family, {})[names] = numbers
     return {kind: kinds[kind] for kind in KINDS if kind in kinds}
 
 
@@ -93,7 +94,7 @@ def judge(scores: FamilyScores) -> tuple[Finding, ...]:
         _judge_language_models(kinds["gpt"]),
         *(_judge_image_models(kind, kinds[kind]) for kind in ("mae", "resnet")),
         _judge_autoencoders(kinds),
-        _judge_widths(kinds["wide"]),
+        _judge_widths(kinds["large"], kinds["wide"]),
         _judge_heads(kinds["gpt"]),
         _judge_training(scores),
     )
@@ -169,15 +170,16 @@ def _judge_autoencoders(kinds: Mapping[str, PairScores]) -> Finding:
     )
 
 
-def _judge_widths(pairs: PairScores) -> Finding:
-    rigid, linear = of_null(pairs, "similarity"), of_null(pairs, "linear")
+def _judge_widths(images: PairScores, text: PairScores) -> Finding:
+    linear = [of_null(pairs, "linear") for pairs in (images, text)]
+    rigid = [of_null(pairs, "similarity") for pairs in (images, text)]
     return CLAIMS["different-widths-align"].judge(
-        linear,
+        linear[0],
         null=1.0,
-        unless=_premise(pairs),
-        evidence=f"Held out, a linear map leaves {percent(linear.value)} of chance, a rigid one "
-        f"{percent(rigid.value)}. These are language models of two widths; the paper's pair of two sizes are masked "
-        "autoencoders.",
+        unless=_premise(images),
+        evidence=f"Held out, a linear map between masked autoencoders of two widths leaves {percent(linear[0].value)} "
+        f"of chance, a rigid one {percent(rigid[0].value)}; between language models of two widths, whose outputs "
+        f"differ more, {percent(linear[1].value)} and {percent(rigid[1].value)}.",
     )
 
 
@@ -219,8 +221,8 @@ def _judge_training(scores: FamilyScores) -> Finding:
 
 
 def list_widths(scores: FamilyScores) -> str:
-    """The widths of the language models."""
-    return ", ".join(f"{name} {width}" for name, width in scores["gpt"]["widths"].items())
+    """The widths of the models that exist in two."""
+    return ", ".join(f"{name} {width}" for one in ("gpt", "mae") for name, width in scores[one]["widths"].items())
 
 
 def note_scores(scores: FamilyScores) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from congruence.decoder.heads import compare_with_fitted, roeder_map
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.experiments.data._readers import find_files
 from congruence.experiments.recipes.model_pairs.spectra import JacobianSpectra
-from congruence.experiments.recipes.model_pairs.trainings import PairStudy, load_snapshots
+from congruence.experiments.recipes.model_pairs.trainings import OTHER_WIDTH, PairStudy, load_snapshots
 from congruence.parts import Arrays
 from congruence.result import json_text
 
@@ -50,7 +50,7 @@ def is_scored(study: PairStudy, task: str) -> bool:
 
 
 def score_family(study: PairStudy, family: str) -> Scores:
-    """All scores of a family. Those of "gpt" include the pairs across widths."""
+    """All scores of a family, with the pairs across widths where there are two."""
     scores: Scores = {}
     for task in list_tasks(family):
         part = score_task(study, task)
@@ -71,9 +71,9 @@ def has_graphs() -> bool:
 
 
 def _last_snapshots(study: PairStudy, family: str) -> dict[str, Arrays]:
-    """The last snapshot of each training of a family and, of "gpt", of those of another width."""
-    members = [(family, number) for number in range(study.seeds(family))]
-    members += [("wide", number) for number in range(study.seeds("wide"))] if family == "gpt" else []
+    """The last snapshot of each training of a family, and of those of another width."""
+    both = [one for one in (family, OTHER_WIDTH.get(family)) if one is not None]
+    members = [(one, number) for one in both for number in range(study.seeds(one))]
     return {f"{one}-{number}": load_snapshots(study, one, number)[-1] for one, number in members}
 
 

@@ -13,7 +13,7 @@ from congruence.activations.pooling import Pooling
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.experiments.data.digits import SIDE, mnist
-from congruence.experiments.data.library_text import library_text
+from congruence.experiments.data.library_text import document_text, library_text
 from congruence.experiments.data.room_images import rooms
 from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, MODELS, RUNS, find_snapshots, load_or_train_snapshots
@@ -24,7 +24,8 @@ from congruence.experiments.training.settings import Training
 from congruence.parts import Arrays, Parts
 from congruence.rows.devices import full_precision
 
-FAMILIES = ("gpt", "wide", "mae", "resnet")  # "wide" is "gpt" with another width
+FAMILIES = ("gpt", "wide", "mae", "large", "resnet")
+OTHER_WIDTH = {"gpt": "wide", "mae": "large"}  # the same model with another width
 WRITTEN = 500  # rows whose outputs are stored
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.05  # of AdamW, the same for all; not tuned
 FACTOR = "orientation"  # of rooms, the label of classifiers without MNIST
@@ -61,7 +62,8 @@ class PairStudy:
 
         With "labels" and "test_labels" for a ResNet, and with "clusters", the files of the held-out rows, for text.
         """
-        kind = {"gpt": "text", "wide": "text", "mae": "rooms", "resnet": self.parameters["data"]}[family]
+        kinds = {"gpt": "text", "wide": "text", "mae": "rooms", "large": "rooms", "resnet": self.parameters["data"]}
+        kind, family = kinds[family], "mae" if family == "large" else family
         name = f"data-{kind}-{family}" if kind == "rooms" else f"data-{kind}"
         return self.parts.get(name, partial(_load, self, kind, family))
 
@@ -75,14 +77,18 @@ class PairStudy:
 
     def training_seed(self, family: str, number: int) -> int:
         """The seed of the initial weights and of the order of batches, different for all trainings."""
-        return 1000 * self.seed + number + (500 if family == "wide" else 0)
+        return 1000 * self.seed + number + (500 if family in OTHER_WIDTH.values() else 0)
 
 
 def _load(study: PairStudy, kind: str, family: str) -> Arrays:
     parameters, some = study.parameters, study.parameters["rows"]
     if kind == "text":
-        text = library_text(parameters["vocabulary"], parameters["length"], most_bytes=parameters["text_bytes"])
-        about = f"Python {text.python}, {text.files[0]} files trained on and {text.files[1]} held out, {text.digest}"
+        size = (parameters["vocabulary"], parameters["length"])
+        documents = parameters["text"] == "documents"
+        text = document_text(*size) if documents else library_text(*size, most_bytes=parameters["text_bytes"])
+        what = "pages" if documents else "files"
+        tokens = f"{text.train.size / 1e6:.1f} million tokens"
+        about = f"{text.origin}: {text.files[0]} {what} ({tokens}) trained on, {text.files[1]} held out, {text.digest}"
         chosen = choose_rows(len(text.held_out), some, study.seed)
         rows = {"train": text.train, "test": text.held_out[chosen], "clusters": text.held_out_files[chosen]}
         return rows | {"vocabulary": np.asarray(text.vocabulary), "about": _bytes(about)}
