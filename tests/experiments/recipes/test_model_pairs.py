@@ -11,13 +11,16 @@ from numpy.testing import assert_allclose
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
+from congruence.align import compare  # noqa: E402
 from congruence.errors import InputError  # noqa: E402
 from congruence.experiments.models.transformers_models import ImageClasses, MaskedPatches, NextToken  # noqa: E402
 from congruence.experiments.recipes import reproduce, verify  # noqa: E402
 from congruence.experiments.recipes._files import read_numbers  # noqa: E402
 from congruence.experiments.recipes.model_pairs import run as model_pairs  # noqa: E402
+from congruence.experiments.recipes.model_pairs import scores  # noqa: E402
 from congruence.experiments.recipes.model_pairs.claims import (  # noqa: E402
     PRINTED,
+    in_components,
     judge,
     make_tables,
     pairs_by_kind,
@@ -32,6 +35,7 @@ from congruence.experiments.recipes.model_pairs.spectra import (  # noqa: E402
 )
 from congruence.experiments.recipes.model_pairs.trainings import PairStudy, choose_rows  # noqa: E402
 from congruence.parts import Parts  # noqa: E402
+from congruence.result import json_text  # noqa: E402
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, size=(2, 3, 8, 8)).astype(np.uint8)
@@ -127,6 +131,26 @@ def test_logits_that_differ_by_a_shift_are_the_same_outputs_of_a_softmax():
     a = RNG.normal(size=(20, 5))
     assert disagreement(a, a + 3, "softmax", 0)["outputs"] == pytest.approx(0, abs=1e-12)
     assert disagreement(np.array([[9e9, 0.0]]), np.array([[0.0, 9e9]]), "softmax", 0)["outputs"] == 1
+
+
+def test_the_error_of_components_is_reported_beside_that_in_the_space_of_the_target():
+    sources = RNG.uniform(-1, 1, size=(600, 3))
+    runs = {name: sources @ np.linalg.qr(RNG.normal(size=(3, 3)))[0] for name in "ab"}
+    (pair,) = compare(runs, groups=scores.COLUMNS, nulls=2, folds=2, device="cpu").pairs
+    one = json.loads(json_text(scores._held_out(pair) | {"in_sample": scores._in_sample(pair)}))
+    error, null = in_components(one)
+    assert error < 0.05 < 0.2 < null
+    assert one["in_sample"]["components"] == pytest.approx(error, abs=0.02)
+    assert np.isnan(in_components({"components": None})).all()
+    assert np.isnan(in_components({})).all()  # numbers of an earlier version
+
+
+def test_tables_have_the_error_of_components_where_it_was_measured(smoke):
+    tables = {one["title"]: one for one in read(smoke)["numbers"]["tables"]}
+    for title in ("Table 1", "Held out"):
+        place = tables[title]["columns"].index("ICA, of components")
+        values = [row[place] for row in tables[title]["rows"] if not row[0].startswith("paper")]
+        assert all(0 < value < 1 for value in values)
 
 
 def told(permutation, rigid, linear, ica, efficiency, **more):

@@ -145,11 +145,16 @@ def _held_out(pair: Pair) -> Scores:
     return {
         "held_out": {group: pair.groups[group].to_dict() for group in COLUMNS},
         "efficiency": pair.held_out_efficiency,
+        "components": None if pair.components is None else pair.components.to_dict(),
     }
 
 
 def _in_sample(pair: Pair) -> Scores:
-    return {group: pair.groups[group].mean for group in COLUMNS} | {"efficiency": pair.efficiency}
+    components = None if pair.components is None else pair.components.mean
+    return {group: pair.groups[group].mean for group in COLUMNS} | {
+        "efficiency": pair.efficiency,
+        "components": components,
+    }
 
 
 def _compare_heads(a: Arrays, b: Arrays) -> Scores:
