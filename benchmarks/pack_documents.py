@@ -104,10 +104,8 @@ def main() -> None:
         target = options.out / f"{package.name.removesuffix('.deb').removesuffix('_all')}.txt.xz"
         content = "\f".join(kept).encode()
         target.write_bytes(lzma.compress(content, preset=6))
-        print(
-            f"{target.name}: {len(kept)} pages, {len(content) / 1e6:.1f} MB, {target.stat().st_size / 1e6:.1f} MB packed",
-            flush=True,
-        )
+        sizes = f"{len(content) / 1e6:.1f} MB, {target.stat().st_size / 1e6:.1f} MB packed"
+        print(f"{target.name}: {len(kept)} pages, {sizes}", flush=True)
 
 
 if __name__ == "__main__":

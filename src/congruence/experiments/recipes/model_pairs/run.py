@@ -41,8 +41,8 @@ ON_A_GPU = 4  # tasks at a time while there are trainings
 
 # `rows` held-out rows that pairs are compared on, `images` to train on, `points` at which Jacobians are taken, `looks`
 # snapshots of each training after the first; `graph_units`: of the 300 units of the graph networks (None: all). Text is
-# the source of the standard library or, as that is too little for language models of the paper scale, whose loss on
-# held-out files rises after 1000 steps, documentation of Debian. "wide" and "large" are other widths of "gpt" and "mae".
+# the source of the standard library or, since the loss of larger language models on held-out files of it rises after
+# 1000 steps, documentation of Debian. "wide" and "large" are other widths of "gpt" and "mae".
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"data": "rooms", "text": "library", "vocabulary": 300, "length": 16, "text_bytes": 200_000, "rows": 120}
     | {"images": 160, "side": 16, "points": 2, "looks": 1, "folds": 2, "nulls": 1, "bootstrap": 20, "workers": 1}
