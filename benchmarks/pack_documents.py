@@ -101,7 +101,7 @@ def main() -> None:
             if digest not in seen:
                 seen.add(digest)
                 kept.append(text)
-        target = options.out / f"{package.name.removesuffix('.deb').removesuffix('_all')}.txt.xz"
+        target = options.out / f"{package.name.removesuffix('_all.deb').replace('%3a', '-')}.txt.xz"
         content = "\f".join(kept).encode()
         target.write_bytes(lzma.compress(content, preset=6))
         sizes = f"{len(content) / 1e6:.1f} MB, {target.stat().st_size / 1e6:.1f} MB packed"
