@@ -43,8 +43,8 @@ class MFCVAE(VaDE):
     hold : int
         Steps before each facet is faded in (published for MNIST: 201 epochs each); with 0 one follows the other.
     start_variance : float, optional
-        Initial variance of every component, of standardised codes (published for MNIST: 0.01); by default that of the
-        fitted mixture.
+        Initial variance of every component (published for MNIST: 0.01), of codes that are not standardised; all have
+        the same initial weight. By default variances and weights are those of the fitted mixture.
     pretraining : int
         As of VaDE. Published: none; but then a facet that enters the decoder late takes long to become informative.
     **options

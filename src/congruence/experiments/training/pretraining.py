@@ -37,20 +37,26 @@ def start_mixtures(model: Any, data: Sequence[Any], *, seed: int, device: str) -
     """Standardise the codes of the data, fit a mixture with diagonal covariances to them, and start from it.
 
     The scale of codes is arbitrary, but the steps of an optimiser are not: codes of the initial weights, or of an
-    autoencoder with a steep decoder, are so small that a mixture would take thousands of steps to grow.
+    autoencoder with a steep decoder, are so small that a mixture would take thousands of steps to grow. With a
+    `start_variance`, as published for MFCVAE, codes are left as they are, only the means are those of the fitted
+    mixture, and all components start with the same weight.
     """
     model.to(device).eval()
     rows = evaluated_rows(len(data[0]), MOST_ROWS)
     codes = to_numpy(apply_in_batches(model.encode, data[0][rows], device)).astype(np.float64)
+    if model.start_variance is not None:
+        for where, prior in model.learned_mixtures():
+            weights, means, variances = _fit_mixture(codes[:, where], len(prior.logits), seed)
+            prior.start_at(
+                np.full_like(weights, 1 / len(weights)), means, np.full_like(variances, model.start_variance)
+            )
+        return
     mean, spread = codes.mean(0), codes.std(0)
     spread = np.maximum(spread, max(FLAT * spread.max(), np.finfo(np.float32).tiny))
     for where, before, after in model.ends():
         _rescale(before, after, mean[where], spread[where])
     for where, prior in model.learned_mixtures():
-        weights, means, variances = _fit_mixture(((codes - mean) / spread)[:, where], len(prior.logits), seed)
-        if model.start_variance is not None:
-            variances = np.full_like(variances, model.start_variance)
-        prior.start_at(weights, means, variances)
+        prior.start_at(*_fit_mixture(((codes - mean) / spread)[:, where], len(prior.logits), seed))
 
 
 class _Plain(nn.Module):  # type: ignore[misc]

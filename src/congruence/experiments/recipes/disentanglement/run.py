@@ -61,7 +61,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     | {"steps": 2400, "looks": 3, "decays": [0.0, 0.1, 0.3, 1.0, 3.0], "seeds": 3, "other_seeds": 1}
     | {"learning_rate": 1e-3, "points": 100, "resamples": 20, "dci": True, "workers": 2},
     "paper": {"data": "rooms,sprites", "rows": None, "side": 64, "evaluated": 10_000, "net": "published"}
-    | {"batch": 128, "steps": 12_000, "looks": 3, "decays": [0.01, 0.1, 0.3], "seeds": 3, "other_seeds": 3}
+    | {"batch": 128, "steps": 12_000, "looks": 3, "decays": [0.01, 0.1, 0.3], "seeds": 3, "other_seeds": 2}
     | {"learning_rate": 1e-3, "points": 100, "resamples": 20, "dci": True, "workers": 16},
     "full": {"data": "shapes3d,mpi3d,falcor3d,isaac3d", "rows": None, "side": 64, "evaluated": 10_000}
     | {"net": "published", "batch": 128, "steps": 200_000, "looks": 40, "seeds": 7, "other_seeds": 7}
