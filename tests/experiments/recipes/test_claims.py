@@ -75,7 +75,8 @@ def test_the_worst_rule_decides():
     assert (failed.status, failed.number) == ("fails", 1.5)
     assert both.judge(1.0, around(1.0, 0.1)).status == "ambiguous"
     assert both.judge(1.0, math.nan).status == "unknown"
-    assert both.judge(0.0, 1.0).status == "ambiguous"  # no gain, but not a loss
+    assert both.judge(0.0, 1.0).status == "fails"  # no gain, exactly
+    assert both.judge(Estimate(0.1, 0.0, 0.2), 1.0).status == "ambiguous"
     with pytest.raises(ValueError, match="shorter"):
         both.judge(1.0)
 

@@ -92,7 +92,7 @@ class Rule:
             return "unknown"
         if self.low <= low and high <= self.high and not self.low == low == 0:
             return "holds"
-        return "fails" if high < self.low or low > self.high else "ambiguous"
+        return "fails" if high < self.low or low > self.high or self.low == high == 0 else "ambiguous"
 
     def __str__(self) -> str:
         low, high = (number(one, 3) for one in (self.low, self.high))
