@@ -86,6 +86,7 @@ def test_intervals_of_measurements():
     assert math.isnan(over_seeds([0.5]).low)
     assert over_pairs([0.1, 0.4]) == (0.25, 0.1, 0.4)
     assert math.isnan(over_pairs([]).value)
+    assert math.isnan(over_pairs([0.5]).low)  # one pair has no spread
     gap = difference([1.0, 1.1, 0.9], [0.0, 0.1, -0.1])
     assert gap.value == pytest.approx(1)
     assert 0.7 < gap.low < gap.value < gap.high < 1.3

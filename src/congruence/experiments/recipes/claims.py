@@ -59,9 +59,14 @@ def difference(first: Sequence[float] | Float, second: Sequence[float] | Float) 
 
 
 def over_pairs(values: Float | Sequence[float]) -> Estimate:
-    """The mean over pairs of trainings, with the smallest and the largest as the interval: pairs share trainings."""
+    """The mean over pairs of trainings, with the smallest and the largest as the interval: pairs share trainings.
+
+    NaN ends below two pairs, whose spread is unknown.
+    """
     some = [float(value) for value in values]
-    return Estimate(sum(some) / len(some), min(some), max(some)) if some else Estimate(*[math.nan] * 3)
+    if len(some) < 2:
+        return Estimate(some[0] if some else math.nan, math.nan, math.nan)
+    return Estimate(sum(some) / len(some), min(some), max(some))
 
 
 def share_of(statuses: Sequence[Status | None]) -> Estimate:
