@@ -39,6 +39,7 @@ def test_every_rule_can_hold_fail_and_leave_it_open(name, claim, rule, size):
     assert rule.status(around(inside, width)) == rule.status(inside) == "holds"
     assert rule.status(around(limit + outward * size, size / 4)) == rule.status(limit + outward * size) == "fails"
     assert rule.status(around(limit, size)) == "ambiguous"
+    assert rule.status(Estimate(math.nan, inside - width, inside + width)) == "unknown"
     assert rule.status(math.nan) == rule.status(Estimate(inside, math.nan, math.nan)) == "unknown"
 
 
@@ -93,5 +94,7 @@ def test_intervals_of_measurements():
     assert difference([1.0, 1.0], [0.5, 0.5]) == (0.5, 0.5, 0.5)
     assert math.isnan(difference([1.0], [0.5, 0.6]).low)
     assert math.isnan(difference([], [0.5]).value)
+    assert math.isnan(over_pairs([0.1, math.nan, 0.3]).high)  # it is not left out
+    assert math.isnan(share_of(["unknown", None]).low)
     assert share_of(["holds", "ambiguous", "fails", None, "unknown"]) == (0.25, 0.25, 0.75)
     assert str(around(0.5, 0.1)) == "0.50 (0.40 to 0.60)"

@@ -107,14 +107,9 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
 
 def judge_type_d(grids: Sequence[OverlapGrid]) -> Finding:
     """The generators are Type D at overlap 0 alone."""
-    flat = [
-        (overlap, float(margin))
-        for g in grids
-        for overlap, row in zip(g.overlaps, g.margin, strict=True)
-        for margin in row
-    ]
-    apart = max((margin for overlap, margin in flat if overlap == 0), default=float("nan"))
-    least = min((margin for overlap, margin in flat if overlap > 0), default=float("nan"))
+    rows = [pair for g in grids for pair in zip(g.overlaps, g.margin, strict=True)]
+    apart = float(np.max([row for overlap, row in rows if overlap == 0] or np.nan))
+    least = float(np.min([row for overlap, row in rows if overlap > 0] or np.nan))
     return CLAIMS["only-disjoint-is-type-d"].judge(
         apart,
         least,

@@ -60,7 +60,7 @@ def judge_curves(experiments: Mapping[str, LeakExperiment]) -> Iterator[Finding]
 
 
 def _judge_bound(experiment: LeakExperiment, layers: int) -> Finding:
-    worst = max(pair.constant["max"] * pair.leak ** (layers - 1) for pair in experiment.pairs)
+    worst = float(np.max([pair.constant["max"] * pair.leak ** (layers - 1) for pair in experiment.pairs]))
     return CLAIMS["constant-is-bounded"].judge(
         worst,
         evidence=f"It is even below leak^−{layers - 1}, since {layers} layers have {layers - 1} activations between "

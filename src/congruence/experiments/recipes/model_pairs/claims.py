@@ -77,9 +77,11 @@ def of_null(pairs: PairScores, column: str) -> Estimate:
 
 def _premise(*kinds: PairScores) -> str:
     """Why claims about pairs cannot be judged: their outputs differ; empty where they do not."""
-    worst = max(one["outputs_of_chance"] for pairs in kinds for one in pairs.values())
+    worst = float(np.max([_nan_if_none(one["outputs_of_chance"]) for pairs in kinds for one in pairs.values()]))
     if worst <= SAME_OUTPUTS:
         return ""
+    if worst != worst:
+        return "How far outputs differ is undefined for some pairs."
     return f"The premise fails: outputs differ by up to {percent(worst)} of chance; {percent(SAME_OUTPUTS)} is allowed."
 
 
@@ -222,7 +224,7 @@ def _judge_training(scores: FamilyScores) -> Finding:
         raw = [number(steps[k]["similarity"]) for k in (0, -1)]
         parts.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
     return CLAIMS["training-reduces-the-error"].judge(
-        max(ratios, default=float("nan")),
+        float(np.max(ratios)) if ratios else float("nan"),
         null=1.0,
         evidence=f"Held-out error as a share of its null, from before the first step to the last: {'; '.join(parts)}.",
     )
