@@ -275,3 +275,14 @@ def test_the_benchmark_of_controls_has_no_signal_in_the_null_task(tmp_path, run,
     assert len(rows) == 14
     assert float(rows["null", "tvn", "other"]["low"]) < 0.5 < float(rows["null", "tvn", "other"]["high"])
     assert float(rows["null", "tvn", "scored"]["low"]) > 0.5
+
+
+def test_the_benchmark_of_rotations_has_no_efficiency_where_rows_are_few(tmp_path, run):
+    run("ica_rotation.py", "--quick", "--jobs", "1", "--out", tmp_path / "rotation.csv")
+    with (tmp_path / "rotation.csv").open() as handle:
+        rows = {row["changed"]: row for row in csv.DictReader(handle)}
+    assert len(rows) == 5
+    for row in rows.values():  # 4 rows for each dimension
+        assert float(row["rotation"]) < 0.2 < float(row["permutation"])
+        assert float(row["efficiency"]) < 0.5
+        assert row["recovers"] == "no"

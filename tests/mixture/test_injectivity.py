@@ -105,6 +105,17 @@ def test_the_examples_of_the_paper():
     assert statuses(nothing, one) == "hfff"
 
 
+@pytest.mark.parametrize(
+    ("hidden", "activation", "f4"), [(4, nn.ReLU(), "f"), (2, nn.LeakyReLU(), "h"), (8, nn.LeakyReLU(), "h")]
+)
+def test_random_networks_with_many_outputs_are_observably_injective_though_not_injective(hidden, activation, f4):
+    """Remark 3.5: generically F3, and so F2, hold; all pieces of these networks are enumerated."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        layers = [linear(rng.normal(size=(b, a)), rng.normal(size=b)) for a, b in ((2, hidden), (hidden, 16))]
+        assert statuses(nn.Sequential(layers[0], activation, layers[1]), LATENTS) == f"hhh{f4}"
+
+
 def test_a_fold_that_covers_only_a_part_is_weakly_injective():
     # slope 1, then -1 from 0 to 1, then 1 again: outputs between -1 and 0 are met three times, others once
     zigzag = nn.Sequential(

@@ -3,9 +3,9 @@
 Lambda >= 1 is a bi-Lipschitz constant: lengths are multiplied by a factor between 1 / Lambda and Lambda. The paper
 writes Lambda = 1 + L, so its sqrt(2 L + L^2) is sqrt(Lambda^2 - 1).
 
-The paper takes its constant c_D from Alestalo, Trotsenko and Vaisala, whose recursion it does not restate. The c_D of
-this package is derived independently (Kiefer-Wolfowitz weights and the Powers-Stormer inequality), holds for every
-compact set, and is loose. Bounds that are vacuous are marked.
+The paper takes its constant c_D from a recursion of Alestalo, Trotsenko and Vaisala, whose formulas our copy lacks. The
+c_D of this package is derived independently (Kiefer-Wolfowitz weights and the Powers-Stormer inequality), holds for
+every compact set, and is loose. Bounds that are vacuous are marked.
 """
 
 from __future__ import annotations

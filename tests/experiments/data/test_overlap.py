@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
 from congruence.experiments.data.overlap import dependent_covariance, overlap_generator
+from congruence.mechanism._sparsity_gap import sparsity_gap
 
 
 @pytest.fixture
@@ -53,6 +54,35 @@ def test_slots_share_one_network_or_have_their_own_and_the_map_is_injective_near
     again, other = (overlap_generator(3, 0.5, seed=seed).second for seed in (0, 1))
     assert_array_equal(generator.second, again)
     assert not np.array_equal(again, other)
+
+
+@pytest.mark.parametrize(
+    ("slots", "slot_dim", "width", "overlaps"),
+    [(2, 3, 20, (0.75, 0.8)), (3, 2, 8, (0, 0.25, 0.375, 0.5)), (4, 2, 6, (0, 0.5)), (3, 1, 6, (0.5,))],
+)
+def test_the_sparsity_gap_is_that_of_the_exact_search(slots, slot_dim, width, overlaps):
+    gaps = []
+    for overlap in overlaps:
+        one = overlap_generator(slots, overlap, slot_dim=slot_dim, width=width, seed=3)
+        z = np.random.default_rng(0).normal(size=(1, one.dimension))
+        found = sparsity_gap(one.jacobian(z)[0], one.blocks, budget=1e7)
+        assert found.exact
+        assert one.sparsity_gap == found.gap, overlap
+        gaps.append(one.sparsity_gap)
+    assert gaps == sorted(gaps, reverse=True)
+
+
+def test_the_sparsity_gap_is_an_upper_bound_where_slots_share_nine_tenths():
+    one = overlap_generator(2, 0.9, seed=3)
+    found = sparsity_gap(one.jacobian(np.ones((1, 6)))[0], one.blocks, budget=1e7)
+    assert found.gap <= one.sparsity_gap < 0
+    assert found.status == "fails"
+
+
+def test_the_sparsity_gap_of_a_ring_is_decided_by_pairs_or_by_the_whole_ring():
+    assert [overlap_generator(2, one / 5).sparsity_gap for one in range(5)] == [18, 13, 9, 5, 1]
+    assert [overlap_generator(3, one / 10).sparsity_gap for one in range(6)] == [18, 15, 13, 11, 9, 4]
+    assert [overlap_generator(5, one / 10).sparsity_gap for one in range(6)] == [18, 15, 13, 11, 9, 7]
 
 
 def test_the_fewer_degrees_of_freedom_the_more_latents_depend():

@@ -39,6 +39,7 @@ def test_every_rule_can_hold_fail_and_leave_it_open(name, claim, rule, size):
     assert rule.status(around(inside, width)) == rule.status(inside) == "holds"
     assert rule.status(around(limit + outward * size, size / 4)) == rule.status(limit + outward * size) == "fails"
     assert rule.status(around(limit, size)) == "ambiguous"
+    assert rule.status(Estimate(math.nan, inside - width, inside + width)) == "unknown"
     assert rule.status(math.nan) == rule.status(Estimate(inside, math.nan, math.nan)) == "unknown"
 
 
@@ -75,7 +76,8 @@ def test_the_worst_rule_decides():
     assert (failed.status, failed.number) == ("fails", 1.5)
     assert both.judge(1.0, around(1.0, 0.1)).status == "ambiguous"
     assert both.judge(1.0, math.nan).status == "unknown"
-    assert both.judge(0.0, 1.0).status == "ambiguous"  # no gain, but not a loss
+    assert both.judge(0.0, 1.0).status == "fails"  # no gain, exactly
+    assert both.judge(Estimate(0.1, 0.0, 0.2), 1.0).status == "ambiguous"
     with pytest.raises(ValueError, match="shorter"):
         both.judge(1.0)
 
@@ -85,11 +87,14 @@ def test_intervals_of_measurements():
     assert math.isnan(over_seeds([0.5]).low)
     assert over_pairs([0.1, 0.4]) == (0.25, 0.1, 0.4)
     assert math.isnan(over_pairs([]).value)
+    assert math.isnan(over_pairs([0.5]).low)  # one pair has no spread
     gap = difference([1.0, 1.1, 0.9], [0.0, 0.1, -0.1])
     assert gap.value == pytest.approx(1)
     assert 0.7 < gap.low < gap.value < gap.high < 1.3
     assert difference([1.0, 1.0], [0.5, 0.5]) == (0.5, 0.5, 0.5)
     assert math.isnan(difference([1.0], [0.5, 0.6]).low)
     assert math.isnan(difference([], [0.5]).value)
+    assert math.isnan(over_pairs([0.1, math.nan, 0.3]).high)  # it is not left out
+    assert math.isnan(share_of(["unknown", None]).low)
     assert share_of(["holds", "ambiguous", "fails", None, "unknown"]) == (0.25, 0.25, 0.75)
     assert str(around(0.5, 0.1)) == "0.50 (0.40 to 0.60)"

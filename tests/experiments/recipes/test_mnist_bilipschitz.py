@@ -19,10 +19,18 @@ from congruence.experiments.recipes._isometry import (
     root_term,
 )
 from congruence.experiments.recipes.mnist_bilipschitz import run as method
-from congruence.experiments.recipes.mnist_bilipschitz.claims import judge, judge_curves, judge_digits, leak_table
+from congruence.experiments.recipes.mnist_bilipschitz.claims import (
+    judge,
+    judge_curves,
+    judge_digits,
+    judge_linear_pairs,
+    leak_table,
+    linear_tables,
+)
 from congruence.experiments.recipes.mnist_bilipschitz.run import (
     AutoencoderPair,
     LeakExperiment,
+    LinearPairs,
     keep_converged,
     local_constants,
     member_seed,
@@ -149,6 +157,40 @@ def test_what_cannot_be_told_is_unknown():
     assert leak_table(linear, "x").rows[0][7].text == "–"
 
 
+@pytest.mark.parametrize(
+    ("errors", "controls", "status"),
+    [
+        ([0.009, 0.008, 0.01], [1e-5, 2e-5, 3e-5], "holds"),
+        ([0.009, 0.008, 0.01], [0.009, 0.01, 0.008], "fails"),  # the controls differ as much
+        ([0.009, 0.0001, 0.004], [1e-5, 2e-5, 3e-5], "ambiguous"),
+        ([0.009], [1e-5], "unknown"),
+    ],
+)
+def test_controls_of_linear_pairs_tell_the_optimisation_from_the_theory(errors, controls, status):
+    trained, control = (LinearPairs(tuple(pair(1.0, error=one) for one in some), 0.5) for some in (errors, controls))
+    linear = {"as trained": trained, "without early stopping": control, "from principal components": control}
+    assert [one.status for one in judge_linear_pairs(linear, 0.1)] == [status] * 2
+    assert [one.status for one in judge_linear_pairs({}, 0.1)] == ["unknown"] * 2  # an older result has no controls
+    (table,) = linear_tables(linear)
+    assert [row[0] for row in table.rows] == list(linear)
+    assert not list(linear_tables({}))
+
+
+def test_linear_pairs_that_start_at_principal_components_reach_them_exactly():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 10)) * np.linspace(3, 0.1, 10)
+    trainings = method.PairTrainings(x, x, (None,), (np.arange(200),), (np.arange(200),), 2)
+    directions = method.principal_directions({"hidden": [8, 6, 3]}, trainings)
+    best = method.linear_error(trainings, directions)
+    assert best == pytest.approx(np.square(np.linalg.svd(x)[1][3:]).sum() / x.size)
+    options = {"widths": [10, 8, 6, 3], "epochs": 1, "batch": 200, "learning_rate": 1e-9, "device": "cpu"}
+    measured = method.train_and_measure(trainings, [1.0], [0], 0, None, onto=directions, **options)
+    assert_allclose(measured["error-0"], best, rtol=1e-4)
+    errors = [one.error for one in method.measure_pairs(trainings, [1.0], measured, 0, lambda i, n: None)]
+    assert max(errors) < 1e-5
+    assert np.abs(measured["codes-0"][0] - measured["codes-0"][1]).max() > 0.1  # rotations differ
+
+
 def test_every_member_has_a_seed_of_its_own():
     seeds = {member_seed(0, k, d, s, i) for k in range(6) for d in (None, *range(10)) for s in range(3) for i in (0, 1)}
     assert len(seeds) == 6 * 11 * 3 * 2
@@ -164,7 +206,7 @@ def test_the_recipe_gives_the_same_for_the_same_seed_and_goes_on_from_its_parts(
     ours = read_numbers(tmp_path / "a")["ours"]
     assert len(ours["all digits"]["pairs"]) == 2 * 2
     assert len(ours["a model per digit"]["pairs"]) == 2 * 10
-    assert len(result["findings"]) == 9
+    assert len(result["findings"]) == 11
     assert verify(tmp_path / "a") == []
     assert {path.name for path in (tmp_path / "a").glob("*.svg")} == {
         one["file"] for one in result["numbers"]["figures"]

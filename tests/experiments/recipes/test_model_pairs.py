@@ -168,13 +168,15 @@ def findings(**changes):
     heads = {"unique": True, "heads": 0.14, "fitted": 0.131, "disagreement": 0.1}
     pairs = {kind: told(*numbers) for kind, (_, *numbers) in PRINTED.items()} | changes
     steps = [{"step": step, "similarity": near, "null": 0.5} for step, near in ((0, 0.4), (9, 0.1))]
-    wide = pairs.get("wide", pairs["gpt"])
-    of_text = {"gpt-0 gpt-1": pairs["gpt"] | {"heads": heads}, "gpt-0 wide-0": wide, "wide-0 wide-1": {}}
-    return {
-        "gpt": {"pairs": of_text, "steps": steps},
-        "mae": {"pairs": {"mae-0 mae-1": pairs["mae"], "mae-0 large-0": pairs["large"]}, "steps": steps},
-        "resnet": {"pairs": {"resnet-0 resnet-1": pairs["resnet"]}, "steps": steps},
-    }
+    names = {"gpt": ("gpt-0 gpt-1", "gpt-0 gpt-2"), "wide": ("gpt-0 wide-0", "gpt-1 wide-0")}
+    names |= {"large": ("mae-0 large-0", "mae-1 large-0")}
+    names |= {kind: (f"{kind}-0 {kind}-1", f"{kind}-0 {kind}-2") for kind in ("mae", "resnet")}
+    pairs = {"wide": pairs["gpt"]} | pairs
+    pairs["gpt"] |= {"heads": heads}
+    every = {kind: {name: copy.deepcopy(pairs[kind]) for name in some} for kind, some in names.items()}
+    every["gpt"] |= every.pop("wide") | {"wide-0 wide-1": {}}
+    every["mae"] |= every.pop("large")
+    return {kind: {"pairs": some, "steps": copy.deepcopy(steps)} for kind, some in every.items()}
 
 
 def test_the_numbers_of_the_paper_bear_out_its_claims():
@@ -194,12 +196,16 @@ def test_claims_follow_the_numbers():
     crossed = told(0.2, 0.1, 0.15, 0.1, 0.5)
     assert judge(findings(resnet=crossed))[0].status == "fails"
     far = findings()
-    far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"heads": 0.4}
-    assert judge(far)[7].status == "fails"
+    for number, status in ((1, "ambiguous"), (2, "fails")):
+        far["gpt"]["pairs"][f"gpt-0 gpt-{number}"]["heads"] |= {"heads": 0.4}
+        assert judge(far)[7].status == status
     far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"unique": False}
     assert judge(far)[7].status == "unknown"
     far["mae"]["steps"][-1]["null"] = 0.1  # as near as before in shares of the diameter, but all of it is chance
     assert judge(far)[8].status == "fails"
+    one = findings()
+    del one["mae"]["pairs"]["mae-0 mae-2"]
+    assert [judge(one)[i].status for i in (1, 3)] == ["unknown"] * 2  # the spread of a single pair is not known
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
     assert judge(findings(large=by_chance))[6].status == "fails"
 
@@ -214,11 +220,11 @@ def test_no_two_trainings_share_first_weights_or_batches_and_the_first_rows_are_
 
 def test_pairs_across_widths_are_a_kind_of_their_own():
     assert {kind: list(pairs) for kind, pairs in pairs_by_kind(findings()).items()} == {
-        "gpt": ["gpt-0 gpt-1"],
-        "wide": ["gpt-0 wide-0"],
-        "mae": ["mae-0 mae-1"],
-        "large": ["mae-0 large-0"],
-        "resnet": ["resnet-0 resnet-1"],
+        "gpt": ["gpt-0 gpt-1", "gpt-0 gpt-2"],
+        "wide": ["gpt-0 wide-0", "gpt-1 wide-0"],
+        "mae": ["mae-0 mae-1", "mae-0 mae-2"],
+        "large": ["mae-0 large-0", "mae-1 large-0"],
+        "resnet": ["resnet-0 resnet-1", "resnet-0 resnet-2"],
     }
     assert rigid_share(0.4, 0.2, 0.1) == pytest.approx(2 / 3)
     assert np.isnan(rigid_share(0.1, 0.1, 0.1))

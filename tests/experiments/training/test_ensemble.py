@@ -6,7 +6,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
 from congruence.experiments.data.digits import digits
-from congruence.experiments.training.ensemble import Ensemble, Member, draw_orthogonal, tangent, train_ensemble
+from congruence.experiments.training.ensemble import (
+    Ensemble,
+    Member,
+    draw_orthogonal,
+    start_at,
+    tangent,
+    train_ensemble,
+)
 from congruence.experiments.training.loop import optimise
 from congruence.experiments.training.settings import Training
 
@@ -81,6 +88,17 @@ def test_a_linear_member_finds_the_principal_components(images):
     found = train_ensemble(images, members, epochs=200, patience=None, **options)
     left = np.linalg.svd(images, compute_uv=False)[WIDTHS[-1] :]
     assert_allclose(found.reconstruction_error(images), (left**2).sum() / images.size, rtol=1e-3)
+
+
+@pytest.mark.parametrize("widths", [WIDTHS, [64, 8, 4], [64, 4]])
+def test_a_linear_member_can_start_at_given_directions(widths, images):
+    directions = np.linalg.svd(images, full_matrices=False)[2][:4]
+    stack = start_at(draw_orthogonal([*widths, *widths[-2::-1]], 3), directions)
+    for layer in stack:
+        short = layer if len(layer) < layer.shape[1] else layer.T
+        assert_allclose(short @ short.T, np.eye(len(short)), atol=1e-6)
+    whole = np.linalg.multi_dot(stack[::-1])
+    assert_allclose(whole, directions.T @ directions, atol=1e-6)
 
 
 def test_a_member_that_stops_is_frozen_and_the_others_go_on_as_if_alone(images):

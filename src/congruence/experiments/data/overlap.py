@@ -8,6 +8,7 @@ with overlap they still add (Type H2).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,35 @@ class OverlapGenerator:
         np.put_along_axis(written, self.rows, 1.0, axis=1)
         shared = written @ written.T - np.diag(written.sum(1))
         return float(shared.max() / self.rows.shape[1])
+
+    @property
+    def sparsity_gap(self) -> int:
+        """rho- minus rho+ of Type S (Matthes et al. 2026), for almost all weights of different networks.
+
+        It is positive if and only if the generator is Type S; where it is negative, it is an upper bound. Let a
+        direction move exactly the slots S. Setting an output to zero is a linear equation for the latents of the slots
+        in S that write it. For almost all weights, equations have a solution that moves all of S if and only if every T
+        in S has at most |T| q - 1 equations that involve slots of T only. This is a matroid, so taking them greedily
+        gives the most outputs that can be zero. All vectors of the lightest aligned basis change width - q + 1 outputs,
+        and the lightest other basis replaces one of them by the lightest direction that moves two or more slots.
+        """
+        q, every = self.first.shape[2], range(self.slots)
+        writers = [frozenset(np.flatnonzero((self.rows == row).any(1)).tolist()) for row in range(self.outputs)]
+
+        def fewest_changed(moved: frozenset[int]) -> int:
+            """How many outputs change at least if the latents of exactly these slots move."""
+            inside = [frozenset(some) for size in every for some in combinations(sorted(moved), size + 1)]
+            equations, changed = dict.fromkeys(inside, 0), 0
+            for row in sorted((moved & row for row in writers if moved & row), key=len):
+                limits = [part for part in inside if row <= part]
+                if all(equations[part] < q * len(part) - 1 for part in limits):
+                    equations |= {part: equations[part] + 1 for part in limits}
+                else:
+                    changed += 1
+            return changed
+
+        several = [frozenset(some) for size in every[1:] for some in combinations(every, size + 1)]
+        return int(min(map(fewest_changed, several)) - (self.rows.shape[1] - q + 1))
 
     def __call__(self, latents: Array) -> Float:
         """Return observations (n, m) of latents (n, d)."""

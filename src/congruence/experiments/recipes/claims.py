@@ -59,15 +59,23 @@ def difference(first: Sequence[float] | Float, second: Sequence[float] | Float) 
 
 
 def over_pairs(values: Float | Sequence[float]) -> Estimate:
-    """The mean over pairs of trainings, with the smallest and the largest as the interval: pairs share trainings."""
-    some = [float(value) for value in values]
-    return Estimate(sum(some) / len(some), min(some), max(some)) if some else Estimate(*[math.nan] * 3)
+    """The mean over pairs of trainings, with the smallest and the largest as the interval: pairs share trainings.
+
+    NaN ends below two pairs, whose spread is unknown, or if a value is undefined.
+    """
+    some = np.array([float(value) for value in values])
+    if len(some) < 2:
+        return Estimate(float(some[0]) if len(some) else math.nan, math.nan, math.nan)
+    return Estimate(float(some.mean()), float(some.min()), float(some.max()))
 
 
 def share_of(statuses: Sequence[Status | None]) -> Estimate:
-    """The share of cases for which something holds; the upper end counts those that cannot be decided, too."""
+    """The share of cases for which something holds; the upper end counts those that cannot be decided, too.
+
+    NaN if none was judged.
+    """
     known = [one for one in statuses if one is not None]
-    if not known:
+    if set(known) <= {"unknown"}:
         return Estimate(*[math.nan] * 3)
     least = known.count("holds") / len(known)
     return Estimate(least, least, 1 - known.count("fails") / len(known))
@@ -87,12 +95,12 @@ class Rule:
 
     def status(self, measured: Estimate | float) -> Status:
         """Compare an estimate, or a number that is known exactly, with the range."""
-        _, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
-        if math.isnan(low) or math.isnan(high):
+        value, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
+        if any(map(math.isnan, (value, low, high))):
             return "unknown"
         if self.low <= low and high <= self.high and not self.low == low == 0:
             return "holds"
-        return "fails" if high < self.low or low > self.high else "ambiguous"
+        return "fails" if high < self.low or low > self.high or self.low == high == 0 else "ambiguous"
 
     def __str__(self) -> str:
         low, high = (number(one, 3) for one in (self.low, self.high))

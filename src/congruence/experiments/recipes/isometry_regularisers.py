@@ -17,7 +17,7 @@ from congruence.arrays import Array
 from congruence.document import Table, share
 from congruence.experiments.data.digits import digits
 from congruence.experiments.recipes._isometry import PairError, measure_nearness, relate_errors
-from congruence.experiments.recipes.claims import difference, read_claims
+from congruence.experiments.recipes.claims import Estimate, difference, read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import (
     Presentation,
@@ -25,7 +25,6 @@ from congruence.experiments.recipes.result import (
     draw_figure,
     from_numbers,
     number_table,
-    with_interval,
 )
 from congruence.experiments.training.small_autoencoders import KINDS, train_regularised
 from congruence.formatting import number, percent
@@ -218,4 +217,4 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _range(values: Sequence[float]) -> str:
-    return with_interval(_mean(values), min(values), max(values))
+    return str(Estimate(_mean(values), min(values), max(values)))

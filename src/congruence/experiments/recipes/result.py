@@ -15,7 +15,6 @@ import numpy as np
 
 from congruence.document import Cell, Column, Table, as_cell
 from congruence.experiments.recipes.claims import Estimate, Judgement
-from congruence.formatting import number
 from congruence.result import Finding, Result
 
 if TYPE_CHECKING:
@@ -146,11 +145,6 @@ class RecipeResult(Result):
                 "evidence": finding.evidence,
                 **{name: getattr(finding, name, "") for name in ("source", "rule", "margin", "post_hoc")},
             }
-
-
-def with_interval(value: float, low: float, high: float) -> str:
-    """A value and its interval, if it has one, in a sentence: 0.52 (0.41 to 0.63)."""
-    return number(value, 2) if math.isnan(low) else f"{number(value, 2)} ({number(low, 2)} to {number(high, 2)})"
 
 
 def headline_if_all_hold(sentence: str, findings: Sequence[Finding]) -> tuple[str]:

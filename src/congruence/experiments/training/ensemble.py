@@ -37,6 +37,7 @@ class Member:
     leak: float
     seed: int  # of the initial weights and of the order of the rows
     rows: Array | None = None  # row numbers; None for all
+    onto: Array | None = None  # (latent, p) orthonormal directions to start at; None for random ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +202,8 @@ class _Batch:
         self.all_leaks = np.array([member.leak for member in members], dtype=float)
         self.leaks = torch.from_numpy(self.all_leaks.astype(np.float32))[:, None, None].to(x.device)
         stacks = [draw_orthogonal([*widths, *reversed(widths[:-1])], member.seed) for member in members]
+        for i, member in enumerate(members):
+            stacks[i] = stacks[i] if member.onto is None else start_at(stacks[i], member.onto)
         self.weights = [torch.from_numpy(np.stack(layer)).to(x.device) for layer in zip(*stacks, strict=True)]
         self.means = [torch.zeros_like(weight) for weight in self.weights]
         self.squares = [torch.zeros_like(weight) for weight in self.weights]
@@ -297,6 +300,22 @@ def draw_orthogonal(widths: Sequence[int], seed: int) -> list[Any]:
         q = q * np.sign(np.diag(r))  # without the signs the distribution would not be uniform
         stack.append(np.ascontiguousarray(q if out >= inside else q.T).astype(np.float32))
     return stack
+
+
+def start_at(stack: Sequence[Array], directions: Array) -> list[Array]:
+    """Layers near those of `stack` whose linear encoder projects onto orthonormal directions (latent, p).
+
+    The rotation of the codes is the one nearest to that of `stack`; the decoder is the transposed encoder.
+    """
+    first, *rest = (layer.astype(np.float64) for layer in stack[: len(stack) // 2])
+    inner = np.eye(len(first)) if not rest else rest[0] if len(rest) == 1 else np.linalg.multi_dot(rest[::-1])
+    u, _, vt = np.linalg.svd(inner @ first @ directions.T)
+    k = len(directions)
+    others = np.linalg.qr(inner.T, mode="complete")[0][:, k:]  # of the first layer's outputs, which codes do not use
+    outside = np.linalg.qr((first - first @ directions.T @ directions).T)[0][:, : len(first) - k]
+    layers = [inner.T @ (u @ vt) @ directions + others @ outside.T, *rest]
+    layers += [layer.T for layer in reversed(layers)]
+    return [np.ascontiguousarray(layer).astype(np.float32) for layer in layers]
 
 
 def tangent(weight: Any, gradient: Any) -> Any:

@@ -20,7 +20,7 @@ from congruence.experiments.recipes.disentanglement.scores import (
     keep_reconstructing,
     mean_over_data,
 )
-from congruence.experiments.recipes.result import number_table, with_interval
+from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number
 from congruence.result import Finding
 from congruence.stats.intervals import rank_correlation_interval
@@ -163,7 +163,7 @@ def _judge_rounding(result: DisentanglementScores) -> Finding:
 
 
 def _infom_text(row: ScoreRow) -> str:
-    return with_interval(*row.interval())
+    return str(Estimate(*row.interval()))
 
 
 def note_data(results: Sequence[DisentanglementScores]) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ def _score_table(result: DisentanglementScores) -> Table:
 
 
 def _cell(mean: float, low: float, high: float) -> Cell:
-    return Cell(with_interval(mean, low, high), "" if math.isnan(mean) else mean)
+    return Cell(str(Estimate(mean, low, high)), "" if math.isnan(mean) else mean)
 
 
 def _aggregated_table(results: Sequence[DisentanglementScores]) -> Table:

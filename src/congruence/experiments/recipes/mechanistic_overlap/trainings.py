@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -28,13 +29,11 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (
     SlotPlan,
     train_slots,
 )
-from congruence.mechanism._sparsity_gap import sparsity_gap
 from congruence.metrics import sis
 from congruence.parts import Arrays
 from congruence.stats.matching import signed_permutation
 
 WORTH_PROCESSES = 40  # members; kernel regressions hold the interpreter lock, so threads would not help
-TRIED = 5e5  # sets of rows in the search for a sparsity gap: enough for two slots
 SLOTS, STRENGTH = 2, 0.01  # of the trainings on dependent latents
 
 
@@ -63,13 +62,17 @@ class OverlapGrid:
     ceiling: Float  # (overlaps, data seeds) the SIS of the true latents themselves
     truth: Float  # (overlaps, data seeds) the contrast of the true generator
     margin: Float  # (overlaps, data seeds) distance of the generator from Type D
-    gap: Float | None = None  # (overlaps, data seeds) its sparsity gap, Type S if above 0; NaN if only bounds are known
 
     @property
     def loss(self) -> Float:
         """The loss that selects a restart, (overlaps, strengths, data seeds, restarts); it uses no true latent."""
         loss = self.error + np.array(self.strengths)[:, None, None] * self.contrast
         return np.asarray(np.where(np.isfinite(loss), loss, np.inf))
+
+    @cached_property
+    def gaps(self) -> list[int]:
+        """The sparsity gap of the generators by overlap, the same for almost all weights; Type S if above 0."""
+        return [overlap_generator(self.slots, overlap).sparsity_gap for overlap in self.overlaps]
 
     def selected(self, values: Float) -> Float:
         """The values of the restarts with the lowest loss, (overlaps, strengths, data seeds)."""
@@ -110,7 +113,7 @@ def train_grid(
     arrays: Arrays = {name: getattr(outcome, name).reshape(shape) for name in ("error", "contrast", "unexplained")}
     arrays["sis"] = score_members(outcome, members, test, slots).reshape(shape)
     arrays["ceiling"] = np.tile([score_codes(one, one, slots) for one in test[: len(seeds)]], (len(overlaps), 1))
-    for name, measure in (("truth", true_contrast), ("margin", disjoint_margin), ("gap", exact_gap)):
+    for name, measure in (("truth", true_contrast), ("margin", disjoint_margin)):
         arrays[name] = np.array([measure(one, slots) for one in sets]).reshape(len(overlaps), len(seeds))
     return arrays
 
@@ -182,12 +185,6 @@ def disjoint_margin(one: SlotData, slots: int, points: int = 500) -> float:
     norms = _norms(one, slots, points)
     largest = max(float((norms[:, :, i] * norms[:, :, j]).max()) for i, j in combinations(range(slots), 2))
     return largest / float(np.square(norms).sum(2).max())
-
-
-def exact_gap(one: SlotData, slots: int) -> float:
-    """The sparsity gap of the generator at one point; supports, and so the gap, are the same at almost all points."""
-    gap = sparsity_gap(one.generator.jacobian(one.latents[-1:])[0], one.generator.blocks, budget=TRIED).gap
-    return np.nan if gap is None else float(gap)
 
 
 def _norms(one: SlotData, slots: int, points: int) -> Float:

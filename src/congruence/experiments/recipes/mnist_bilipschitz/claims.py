@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.document import Cell, Table, share
-from congruence.experiments.recipes.claims import Claim, Estimate, difference, read_claims
+from congruence.experiments.recipes.claims import Claim, Estimate, difference, over_seeds, read_claims
 from congruence.experiments.recipes.result import number_table
 from congruence.formatting import count, number, percent
 from congruence.result import Finding
 from congruence.stats.intervals import rank_correlation_interval
 
 if TYPE_CHECKING:
-    from congruence.experiments.recipes.mnist_bilipschitz.run import LeakExperiment
+    from congruence.experiments.recipes.mnist_bilipschitz.run import LeakExperiment, LinearPairs
 
 DRAWS = 1000  # of the bootstrap over pairs
 CLAIMS = read_claims("mnist-bilipschitz")
@@ -60,7 +60,7 @@ def judge_curves(experiments: Mapping[str, LeakExperiment]) -> Iterator[Finding]
 
 
 def _judge_bound(experiment: LeakExperiment, layers: int) -> Finding:
-    worst = max(pair.constant["max"] * pair.leak ** (layers - 1) for pair in experiment.pairs)
+    worst = float(np.max([pair.constant["max"] * pair.leak ** (layers - 1) for pair in experiment.pairs]))
     return CLAIMS["constant-is-bounded"].judge(
         worst,
         evidence=f"It is even below leak^−{layers - 1}, since {layers} layers have {layers - 1} activations between "
@@ -132,6 +132,42 @@ def _judge_reconstruction(experiment: LeakExperiment) -> Finding:
         evidence=f"The best autoencoder leaves {percent(min(left, default=float('nan')))} of the variance of the "
         f"images unexplained, the worst that was kept {percent(worst / experiment.spread)}.",
     )
+
+
+def judge_linear_pairs(linear: Mapping[str, LinearPairs], best: float) -> Iterator[Finding]:
+    """Whether linear pairs differ because of how they were trained; `best` is the error of principal components."""
+    trained = linear.get("as trained")
+    for name, where in (("without early stopping", "early-stopping"), ("from principal components", "start")):
+        claim, control = CLAIMS[f"linear-pairs-differ-by-{where}"], linear.get(name)
+        if trained is None or control is None:
+            yield claim.judge(np.nan, np.nan, evidence="These trainings are not part of this result.")
+            continue
+        shown = ", ".join(
+            f"{over_seeds(one.errors)} {words} ({percent(one.stopped)} of trainings stopped early, the worst leaves "
+            f"{percent(max(max(pair.reconstruction) for pair in one.pairs) / best - 1)} more than principal components)"
+            for one, words in ((trained, "as trained"), (control, name))
+        )
+        gap = difference(trained.errors, control.errors)
+        evidence = f"Mean error of {count(len(control.pairs), 'pair')}, as a share of the diameter: {shown}."
+        yield claim.judge(gap, over_seeds(control.errors), null=0.0, evidence=evidence)
+
+
+def linear_tables(linear: Mapping[str, LinearPairs]) -> Iterator[Table]:
+    """The linear pairs and their controls, if there are any."""
+    rows = [
+        (
+            name,
+            share(float(np.median(one.errors))),
+            share(max(one.errors)),
+            share(one.stopped),
+            float(np.median([pair.reconstruction for pair in one.pairs])),
+        )
+        for name, one in linear.items()
+    ]
+    head = ("linear pairs", "error, median", "error, worst pair", "stopped early", "reconstruction error, median")
+    note = "All pairs, also those that the filter drops. Controls have the same seeds and are trained for all epochs."
+    if rows:
+        yield number_table("Linear pairs, by training", head, rows, note)
 
 
 def leak_table(experiment: LeakExperiment, title: str) -> Table:

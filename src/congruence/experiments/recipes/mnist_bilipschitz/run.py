@@ -28,7 +28,7 @@ from congruence.experiments.training.ensemble import Member, train_ensemble
 from congruence.parts import Arrays
 from congruence.rows.devices import one_thread
 
-EDITION = 2
+EDITION = 3
 DATA = ("mnist", "digits")
 LEAKS = [0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
 PATIENCE = 50  # epochs, as in the paper
@@ -53,6 +53,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     | _ALL
     | {"cosine": False},
 }
+CONTROLS = "linear pairs"
 DIRECTIONS = 10  # random ones, in the estimate of the paper
 
 
@@ -120,6 +121,19 @@ class LeakExperiment:
 
 
 @dataclass(frozen=True, eq=False)
+class LinearPairs:
+    """Pairs of linear networks, all of them, and the share of their trainings that stopped early."""
+
+    pairs: tuple[AutoencoderPair, ...]
+    stopped: float
+
+    @property
+    def errors(self) -> list[float]:
+        """The held-out errors of the pairs, shares of the diameter."""
+        return [pair.error for pair in self.pairs]
+
+
+@dataclass(frozen=True, eq=False)
 class PairTrainings:
     """The trainings of an experiment: their images, their digits (None: all of them), and the number of seeds."""
 
@@ -136,27 +150,33 @@ class PairTrainings:
         return [(d, s, place) for d in range(len(self.digits)) for s in range(self.seeds) for place in (0, 1)]
 
 
-def compute(job: RecipeJob) -> dict[str, LeakExperiment]:
-    """Train and measure all pairs, and those of a model per digit if the scale has them."""
+def compute(job: RecipeJob) -> dict[str, Any]:
+    """Train and measure all pairs, those of a model per digit if the scale has them, and linear pairs as controls."""
     images = load_images(job)
     trainings = all_digits(job, *images)
-    whole = replace(_experiment(job, trainings, "all"), best=best_linear_error(job.parameters, trainings))
-    per_digit = job.parameters["digit_seeds"]
-    return {"all digits": whole} | (
-        {"a model per digit": _experiment(job, each_digit(job, *images), "digits")} if per_digit else {}
-    )
+    directions = principal_directions(job.parameters, trainings)
+    whole = replace(_experiment(job, trainings, "all"), best=linear_error(trainings, directions))
+    ours: dict[str, Any] = {"all digits": whole}
+    if job.parameters["digit_seeds"]:
+        ours["a model per digit"] = _experiment(job, each_digit(job, *images), "digits")
+    starts = {"as trained": None, "without early stopping": None, "from principal components": directions}
+    return ours | {CONTROLS: {name: _linear_pairs(job, trainings, name, onto) for name, onto in starts.items()}}
 
 
 def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
     """Judge the experiment on all digits and, if there is one, that with a model per digit."""
     experiments = {
-        name: replace(from_numbers(LeakExperiment, one), seed=settings["seed"]) for name, one in ours.items()
+        name: replace(from_numbers(LeakExperiment, one), seed=settings["seed"])
+        for name, one in ours.items()
+        if name != CONTROLS
     }
+    linear = {name: from_numbers(LinearPairs, one) for name, one in ours.get(CONTROLS, {}).items()}
     whole, *others = experiments.values()
     findings = (
         *claims.judge(whole, len(settings["hidden"])),
         *map(claims.judge_digits, others),
         *claims.judge_curves(experiments),
+        *claims.judge_linear_pairs(linear, whole.best),
     )
     drawn = [figures.draw_errors(whole), figures.draw_reconstruction(whole)]
     drawn += [] if whole.constants is None else [figures.draw_constants(whole)]
@@ -165,22 +185,31 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     return Presentation(
         headlines=claims.headline(whole, findings),
         findings=findings,
-        tables=(*tables, claims.curve_table(experiments)),
+        tables=(*tables, claims.curve_table(experiments), *claims.linear_tables(linear)),
         figures=tuple(drawn),
         words=claims.describe_settings(settings),
     )
 
 
 def train_and_measure(
-    trainings: PairTrainings, leaks: Sequence[float], numbers: Sequence[int], seed: int, progress: Any, **options: Any
+    trainings: PairTrainings,
+    leaks: Sequence[float],
+    numbers: Sequence[int],
+    seed: int,
+    progress: Any,
+    *,
+    onto: Array | None = None,
+    **options: Any,
 ) -> Arrays:
     """Train all members of some leaks in one batch; `numbers` are those of the leaks, from which seeds are made.
+
+    Members start at random or, with directions `onto`, at the encoders that project onto these.
 
     Returns for each leak, numbered as in `numbers`, codes (members, m, latent), the constants (members, m) and the
     reconstruction errors, the epochs and the losses (members,).
     """
     members = [
-        Member(leak, member_seed(seed, number, trainings.digits[d], s, place), trainings.train_rows[d])
+        Member(leak, member_seed(seed, number, trainings.digits[d], s, place), trainings.train_rows[d], onto)
         for number, leak in zip(numbers, leaks, strict=True)
         for d, s, place in trainings.members
     ]
@@ -315,10 +344,9 @@ def spread_of(trainings: PairTrainings) -> float:
 def _train(job: RecipeJob, trainings: PairTrainings, name: str) -> Arrays:
     """Train all members, some leaks at once; each such batch is one part."""
     leaks, step = job.parameters["leaks"], job.parameters["at_once"]
-    options = {key: job.parameters[key] for key in ("epochs", "batch", "learning_rate", "cosine", "threshold")}
+    options = _training_options(job, trainings)
     if name == "digits":
         options["batch"] = job.parameters["digit_batch"]
-    options |= {"widths": [trainings.x.shape[1], *job.parameters["hidden"]], "patience": PATIENCE, "device": job.device}
     what = "a model per digit" if name == "digits" else "all digits"
     measured: Arrays = {}
     for start in range(0, len(leaks), step):
@@ -334,9 +362,36 @@ def _train(job: RecipeJob, trainings: PairTrainings, name: str) -> Arrays:
     return measured
 
 
-def best_linear_error(parameters: Mapping[str, Any], trainings: PairTrainings) -> float:
-    """The error that the principal directions of the training images, without a mean, leave on the others."""
-    x, y = trainings.x[trainings.train_rows[0]], trainings.y[trainings.test_rows[0]].astype(np.float64)
-    x = x.astype(np.float64)
-    directions = np.linalg.eigh(x.T @ x)[1][:, -parameters["hidden"][-1] :]
-    return float(((y - y @ directions @ directions.T) ** 2).mean())
+def _training_options(job: RecipeJob, trainings: PairTrainings) -> dict[str, Any]:
+    options = {key: job.parameters[key] for key in ("epochs", "batch", "learning_rate", "cosine", "threshold")}
+    widths = [trainings.x.shape[1], *job.parameters["hidden"]]
+    return options | {"widths": widths, "patience": PATIENCE, "device": job.device}
+
+
+def _linear_pairs(job: RecipeJob, trainings: PairTrainings, name: str, onto: Array | None) -> LinearPairs:
+    """The pairs with a leak of 1, with the seeds of the experiment; controls are trained for all epochs."""
+    number = job.parameters["leaks"].index(1.0)
+    if name == "as trained":
+        measured = _train(job, trainings, "all")  # parts that are finished already
+    else:
+        report = partial(job.progress, f"training (linear, {name})")
+        options = _training_options(job, trainings) | {"patience": None, "onto": onto}
+        train = partial(
+            train_and_measure, trainings, [1.0], [number], job.seed, lambda i, n, loss: report(i, n), **options
+        )
+        measured = job.parts.get(f"linear-{name.replace(' ', '-')}", train)
+    here = {key.replace(f"-{number}", "-0"): value for key, value in measured.items() if key.endswith(f"-{number}")}
+    pairs = measure_pairs(trainings, [1.0], here, job.seed, partial(job.progress, "comparing pairs"))
+    return LinearPairs(tuple(pairs), float((here["epochs-0"] < job.parameters["epochs"]).mean()))
+
+
+def principal_directions(parameters: Mapping[str, Any], trainings: PairTrainings) -> Float:
+    """The principal directions of the training images, without a mean, (latent, p)."""
+    x = trainings.x[trainings.train_rows[0]].astype(np.float64)
+    return np.ascontiguousarray(np.linalg.eigh(x.T @ x)[1][:, -parameters["hidden"][-1] :].T)
+
+
+def linear_error(trainings: PairTrainings, directions: Float) -> float:
+    """The error that a projection onto directions (latent, p) leaves on the images to measure on."""
+    y = trainings.y[trainings.test_rows[0]].astype(np.float64)
+    return float(((y - y @ directions.T @ directions) ** 2).mean())

@@ -32,12 +32,12 @@ POINTS = 250  # rows drawn of a scatter
 
 def worst(errors: Sequence[PairError]) -> float:
     """The largest held-out error."""
-    return max(one.held_out.mean for one in errors)
+    return float(np.max([one.held_out.mean for one in errors]))
 
 
 def best(errors: Sequence[PairError]) -> float:
     """The smallest held-out error."""
-    return min(one.held_out.mean for one in errors)
+    return float(np.min([one.held_out.mean for one in errors]))
 
 
 def headline(levels: Sequence[MaskingLevel], findings: Sequence[Finding]) -> tuple[str, ...]:
