@@ -33,7 +33,7 @@ from congruence.progress import no_progress
 from congruence.report.figures.svg import HELD_OUT, INK
 from congruence.result import Finding
 
-EDITION = 2
+EDITION = 1
 DATA = ("mnist", "digits")
 _FACETS = {"latents": 10, "facets": 2, "clusters": 25}
 _EPOCH = 118  # batches of 512 of 60,000 images
