@@ -203,9 +203,9 @@ def _flush(path: Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` as UTF-8, completely or not at all; parts of a file name that are not UTF-8 are escaped."""
+    """Write `text` as UTF-8, completely or not at all."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 @dataclass(frozen=True)

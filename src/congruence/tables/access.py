@@ -13,15 +13,14 @@ from typing import IO, Any
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.errors import InputError, TableError
+from congruence.errors import InputError, TableError, printable
 from congruence.guards import NPY_HEADER, open_archive, suffix_of
 from congruence.memory import check_fits
 
 
 def stem_of(path: Path) -> str:
     """Return the file name without the suffix that names the format."""
-    stem = path.name[: len(path.name) - len(suffix_of(path))] or path.name
-    return stem.encode(errors="backslashreplace").decode()  # file names on Linux need not be UTF-8
+    return printable(path.name[: len(path.name) - len(suffix_of(path))] or path.name)
 
 
 def unique_names(paths: Sequence[str | Path]) -> list[str]:

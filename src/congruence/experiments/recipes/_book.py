@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import InputError
+from congruence.errors import InputError, printable_lines
 from congruence.experiments.recipes._files import RESULT, read_json
 from congruence.files import write_text
 from congruence.formatting import UNDEFINED, number
@@ -58,7 +58,7 @@ def render_book(folder: Path) -> str:
         rows = [row for item in paper["items"] for row in _rows(item, found)]
         parts += [f"## {paper['name']}", f"*{paper['title']}*", _table(HEAD, rows)]
     parts += ["## Result folders", _table(("folder", "command", "claims", "verdict"), _folders(results))]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return printable_lines("\n\n".join(part.strip() for part in parts)) + "\n"
 
 
 def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
