@@ -1,7 +1,7 @@
 """The program `congruence`: all commands, and one exit code per outcome.
 
 Exit codes: 0 done, 1 a gate given with --fail-on or --fail-above was exceeded, 2 the input or the call is wrong
-(one sentence says why), 3 an internal error, 130 interrupted by Ctrl-C, 143 by SIGTERM.
+(one sentence says why), 3 an internal error, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import typer
 from congruence import __version__
 from congruence.cli._streams import lasting_streams
 from congruence.errors import CongruenceError, printable
-from congruence.experiments.processes import exit_on_sigterm
+from congruence.experiments.processes import exit_on_signals
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
     "compare": "congruence.cli.compare",
@@ -91,7 +91,7 @@ def main() -> None:
     # end kills itself by the signal, even where the interrupt was handled. Executing another string makes it forget.
     atexit.register(exec, "", {})
     try:
-        with exit_on_sigterm(), lasting_streams():
+        with exit_on_signals(), lasting_streams():
             # Import only the command that is called; import all for help, completion and misspelt names.
             build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
