@@ -14,7 +14,8 @@ import re
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,8 @@ def is_folder(path: str | Path) -> bool:
         return False
 
 
-def check_readable(path: Path, *, folder: bool = False, links: bool = False) -> None:
-    """Refuse a path that does not exist, is of the wrong kind, is empty or may not be read.
-
-    A folder is refused as well for what is inside of it: pipes, devices and, unless `links` are allowed, links, which
-    lead elsewhere.
-    """
+def check_readable(path: Path, *, folder: bool = False) -> None:
+    """Refuse a path that does not exist, is of the wrong kind, is empty or may not be read; see also `check_folder`."""
     try:
         mode, size = (status := path.stat()).st_mode, status.st_size
     except FileNotFoundError as error:
@@ -82,14 +79,22 @@ def check_readable(path: Path, *, folder: bool = False, links: bool = False) -> 
         raise TableError(f"{path} cannot be read: permission denied")
     if not folder and size == 0:
         raise TableError(f"{path} is empty: it has 0 bytes")
-    for inside, folders, files in os.walk(path) if folder else ():
-        for name in (*folders, *files):
-            one = os.path.join(inside, name)
-            if links and not os.path.exists(one):  # a link to nothing
-                continue
-            mode = os.stat(one, follow_symlinks=links).st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise TableError(f"{path} is not a plain folder: {one} is not a regular file")
+    if folder:
+        check_folder(path)
+
+
+def check_folder(folder: Path, *places: Path, names: Iterable[str] | None = None) -> None:
+    """Refuse a folder with pipes, devices, or links that lead out of it and of other `places`, such as a cache.
+
+    With `names`, only these members are looked at, not all.
+    """
+    inside = [os.path.realpath(place) for place in (folder, *places)]  # accepts a link to itself, unlike Path.resolve
+    walk = os.walk(folder) if names is None else [(os.fspath(folder), (), names)]
+    for path in (os.path.join(parent, name) for parent, *members in walk for name in chain(*members)):
+        _stamp(path)
+        target = Path(os.path.realpath(path)) if os.path.islink(path) else None
+        if target is not None and not any(target.is_relative_to(place) for place in inside):
+            raise TableError(f"{path} is a link out of {folder}, to {target}, which is not followed")
 
 
 def _stamp(path: str | Path) -> tuple[int, ...] | None:

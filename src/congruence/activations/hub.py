@@ -5,7 +5,6 @@ Nothing in a folder is run or unpickled: weights must be safetensors, and settin
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import InputError
-from congruence.guards import check_readable, first_sentence, is_file, parse_json, read_object, reading
+from congruence.guards import check_folder, first_sentence, is_file, parse_json, read_object, reading
 
 CONFIG, TOKENIZER, PIXELS = "config.json", "tokenizer.json", "preprocessor_config.json"
 INDEX = "model.safetensors.index.json"
@@ -92,7 +91,7 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
     """What a snapshot in the cache is missing, "" if it is complete; one that asks to run code is refused."""
     if not folder.is_dir():
         return f"it is not in the cache {root}"
-    check_links(folder, root, home)
+    check_folder(folder, root, home)
     if not (folder / CONFIG).is_file():
         return f"the cache has no {CONFIG} of it"
     check_settings(folder)
@@ -101,15 +100,6 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
     except InputError as error:
         return str(error)
     return ""
-
-
-def check_links(folder: Path, root: Path, home: Path) -> None:
-    """Refuse links that lead out of a folder or cache; those of a cache, from snapshots to blobs, stay inside."""
-    inside = (root.resolve(), home.resolve())  # a user may have moved a model to another disk
-    for path in sorted(folder.rglob("*")):
-        target = Path(os.path.realpath(path))  # accepts a link to itself, unlike some versions of resolve
-        if not any(target.is_relative_to(place) for place in inside):
-            raise InputError(f"{path} is a link out of the cache or folder of the model, to {target}; remove it")
 
 
 def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> None:
@@ -124,7 +114,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> N
                 f"{model.title} cannot be used: {missing}, and the download failed ({first_sentence(error)}); "
                 f"with a network, run 'hf download {model.name} --revision {model.commit}'"
             ) from error
-        check_links(model.folder, root, home)
+        check_folder(model.folder, root, home)
         check_settings(model.folder)
     _check_all_weights(model.folder)
 
@@ -140,7 +130,6 @@ def check_settings(folder: Path) -> dict[str, Any]:
     """Return the config of a model folder; refuse one that asks to run code or is only an adapter."""
     if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}; give a folder written by save_pretrained of transformers")
-    check_readable(folder, folder=True, links=True)
     for path in sorted(folder.glob("*config.json")):
         for name, value in _entries(read_settings(path)):
             if name == "auto_map":

@@ -16,7 +16,15 @@ from congruence.activations.hub import PIXELS, TOKENIZER, HubModel, check_weight
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import CongruenceWarning, InputError
-from congruence.guards import MODEL_NUMBERS, MODEL_TENSORS, first_sentence, is_file, is_folder, open_tensors
+from congruence.guards import (
+    MODEL_NUMBERS,
+    MODEL_TENSORS,
+    check_folder,
+    first_sentence,
+    is_file,
+    is_folder,
+    open_tensors,
+)
 from congruence.memory import check_fits
 
 Pieces = Sequence[Sequence[Mapping[str, str]]]  # of each text and token: the columns "token" and "context"
@@ -135,7 +143,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
     folder = Path(folder)
     if hub is None:
         place = folder.absolute()  # a snapshot in a cache of a hub has links into the folder of its model
-        hubs.check_links(folder, folder, place.parents[1] if place.parent.name == "snapshots" else place)
+        check_folder(folder, *([place.parents[1]] if place.parent.name == "snapshots" else []))
     require("torch", "extraction", "torch")
     root, modules = folder, hubs.module_folders(folder)
     folder = modules[0][1] if modules else folder

@@ -27,7 +27,7 @@ from congruence._saved import read_tensors, write_tensors
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.files import LOCK, check_writable, make_folder, system_reason, write_text
-from congruence.guards import is_file, is_folder, parse_json, read_object, reading
+from congruence.guards import check_folder, is_file, is_folder, parse_json, read_object, reading
 from congruence.memory import check_fits
 from congruence.parts import RECORD
 from congruence.result import json_text
@@ -195,6 +195,7 @@ def open_run(folder: str | Path) -> Run:
         raise InputError(f"there is no run folder {folder}")
     if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}, so it is not a run folder")
+    check_folder(folder)
     content = read_object(folder / CONFIG, "the config of a run")
     if content.get("kind") != KIND or not isinstance(content.get("config"), dict):
         raise InputError(f"{folder / CONFIG} was not written by congruence: its kind is {content.get('kind')!r}")

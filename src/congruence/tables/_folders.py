@@ -10,7 +10,7 @@ from typing import Any
 
 from congruence.arrays import listing
 from congruence.errors import TableError
-from congruence.guards import check_readable, reading
+from congruence.guards import check_folder, reading
 
 _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"  # what `save_to_disk` writes
 
@@ -44,6 +44,5 @@ def dataset_files(folder: Path) -> list[str] | None:
         names = [str(file["filename"]) for file in state["_data_files"]]
     if state.get("_indices_data_files") or any(Path(name).name != name for name in names) or not names:
         raise TableError(f"{folder} refers to rows or files elsewhere, which is not followed; save it to disk again")
-    for name in names:
-        check_readable(folder / name)
+    check_folder(folder)
     return [str(folder / name) for name in names]

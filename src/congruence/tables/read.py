@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
-from congruence.guards import check_readable, reading, suffix_of
+from congruence.guards import check_folder, check_readable, reading, suffix_of
 from congruence.tables.access import npy_header, stem_of
 from congruence.tables.address import as_path
 from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
@@ -85,6 +85,7 @@ def read_table(
 def read_selected(path: Path, select: Selection) -> Table:
     """Read an embedding table; `read_table` with its options in one object."""
     if suffix_of(path) not in BY_SUFFIX and (path / CODES).is_file():
+        check_folder(path, names=[CODES])
         return read_selected(path / CODES, replace(select, name=select.name or path.name))
     known = check_format(path)
     for option in ("delimiter", "header"):

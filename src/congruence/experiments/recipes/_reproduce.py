@@ -28,7 +28,7 @@ from congruence.experiments.recipes.claims import SMOKE, not_judged
 from congruence.experiments.recipes.recipe import SCALES, Method, Recipe, RecipeJob, find_recipe
 from congruence.experiments.recipes.result import NUMBERS, RecipeFigure, RecipeResult, as_numbers
 from congruence.files import alone, check_writable, make_folder, write_text
-from congruence.guards import reading
+from congruence.guards import check_folder, reading
 from congruence.options import takes
 from congruence.parts import Parts, changed_files
 from congruence.progress import Progress
@@ -114,6 +114,7 @@ def _compute(
 
 def rebuild(folder: Path) -> RecipeResult:
     """Make the result of the numbers in a folder again, without computing any."""
+    check_folder(folder)
     kept = read_numbers(folder)
     with reading(folder / NUMBERS, "the numbers of a recipe"):
         missing = [name for name in kept["drawn"] if not (folder / f"{name}.svg").is_file()]
