@@ -187,7 +187,7 @@ class _Run:
 
     def write(self, paths: Sequence[Path], progress: Progress | None) -> dict[str, Extracted]:
         """Write the tables of all layers in parts, then join the parts."""
-        settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.name, "n": self.job.inputs.n}
+        settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.identity, "n": self.job.inputs.n}
         settings |= {name: getattr(self, name) for name in ("layers", "batch", "device", "precision", "context")}
         settings |= {"pooling": asdict(self.pooling), "about": dict(self.job.about)}
         parts = PartFolder(paths[0].parent / f".{paths[0].name}.parts", self.layers)
@@ -195,6 +195,9 @@ class _Run:
             for path in paths:
                 locks.enter_context(alone(path))
             first = parts.open(settings)
+            if first and not parts.begin_with(self._tables(0)):  # another tokenizer, other code: start again
+                parts.remove()
+                first = parts.open(settings)
             with parts.removed_if_empty():
                 for end, tables in self._parts(first, progress):
                     parts.put(end, tables)
@@ -206,7 +209,7 @@ class _Run:
         return extracted
 
     def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:
-        """Yield one table per layer for several batches, and the batch at which they end."""
+        """Yield one table per layer for several batches, and the batch at which they end; check the inputs at last."""
         held: list[list[Table]] = []
         written = time.monotonic()
         n = self.job.inputs.n
@@ -219,6 +222,8 @@ class _Run:
             if full or number + 1 == count or time.monotonic() - written >= PART_SECONDS:
                 yield number + 1, [_joined(tables) for tables in zip(*held, strict=True)]
                 held, written = [], time.monotonic()
+        for file in self.job.inputs.files:
+            file.check()
 
     def _tables(self, start: int) -> list[Table]:
         job = self.job
