@@ -8,6 +8,7 @@ meanwhile. The limits of files are declared here; that of memory is in `memory`.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -27,6 +28,7 @@ SETTINGS_BYTES = 2**24  # of a file of settings in JSON
 JSON_DEPTH = 100  # lists and objects inside of each other
 PRIOR_BYTES = NUMBERS_BYTES = 2**28  # of the arrays of a mixture prior, and of the numbers of a recipe
 NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
+DEFLATE_RATIO = 1032  # the largest expansion of gzip and zlib
 PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and converted
 MODEL_TENSORS, MODEL_NUMBERS = 1000, 2**24  # of a model, beyond four times those of its weights
 
@@ -45,20 +47,21 @@ def first_sentence(error: BaseException) -> str:
     return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
 
 
+def _status(path: str | Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):  # absent, in a folder that may not be searched, too long a name, a NUL in it
+        return None
+
+
 def is_file(path: str | Path) -> bool:
     """Whether there is something other than a folder under this name, which `reading` then refuses if it is no file."""
-    try:
-        return not stat.S_ISDIR(os.stat(path).st_mode)
-    except (OSError, ValueError):  # absent, in a folder that may not be searched, too long a name, a NUL in it
-        return False
+    return (found := _status(path)) is not None and not stat.S_ISDIR(found.st_mode)
 
 
 def is_folder(path: str | Path) -> bool:
     """Whether there is a folder under this name, which may be too long for one."""
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+    return (found := _status(path)) is not None and stat.S_ISDIR(found.st_mode)
 
 
 def check_readable(path: Path, *, folder: bool = False) -> None:
@@ -99,9 +102,8 @@ def check_folder(folder: Path, *places: Path, names: Iterable[str] | None = None
 
 def _stamp(path: str | Path) -> tuple[int, ...] | None:
     """Return the inode, size and time of a file, None if there is none; refuse what is no file and no folder."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
+    found = _status(path)
+    if found is None:
         return None  # the reader says why
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # reading it may never end
         raise TableError(f"{path} is not a regular file, but a pipe or a device")
@@ -182,14 +184,19 @@ def _inside(node: Any) -> Any:
     return node.values() if isinstance(node, dict) else node
 
 
+def read_json(path: str | Path, what: str, most: int = SETTINGS_BYTES) -> Any:
+    """Read a file that holds JSON of limited size, compressed if its name ends in .gz."""
+    with reading(path, what):
+        with gzip.open(path) if os.fspath(path).endswith(".gz") else open(path, "rb") as file:
+            text = file.read(most + 1)
+        if len(text) > most:
+            raise InputError(f"{path} has more than {most} bytes, too many for {what}")
+        return parse_json(text, path, what)
+
+
 def read_object(path: str | Path, what: str) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
-    with reading(path, what):
-        with open(path, "rb") as file:
-            text = file.read(SETTINGS_BYTES + 1)
-        if len(text) > SETTINGS_BYTES:
-            raise InputError(f"{path} has more than {SETTINGS_BYTES} bytes, too many for {what}")
-        content = parse_json(text, path, what)
+    content = read_json(path, what)
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold a JSON object, but holds a {type(content).__name__}")
     return content

@@ -14,7 +14,7 @@ from typing import Any
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import InputError
-from congruence.guards import check_folder, first_sentence, is_file, parse_json, read_object, reading
+from congruence.guards import check_folder, first_sentence, is_file, read_json, read_object, reading
 
 CONFIG, TOKENIZER, PIXELS = "config.json", "tokenizer.json", "preprocessor_config.json"
 INDEX = "model.safetensors.index.json"
@@ -187,8 +187,7 @@ def module_folders(folder: Path) -> list[tuple[str, Path]]:
     if not is_file(path):
         return []
     with reading(path, "modules"):
-        listed = parse_json(path.read_bytes(), path, "modules")
-        found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in listed]
+        found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in read_json(path, "modules")]
     for kind, home in found:
         if kind not in KNOWN:
             raise InputError(f"{path} has a module {kind!r}; supported are {', '.join(KNOWN)}")

@@ -22,7 +22,7 @@ from congruence.files import ReadFile
 from congruence.guards import PIXEL_BYTES, check_readable, first_sentence, is_file, open_archive, reading, suffix_of
 from congruence.memory import check_fits
 from congruence.tables import as_table, is_table, read_row_columns, read_table
-from congruence.tables.access import npy_header, read_npz_arrays
+from congruence.tables.access import map_npy, read_npz_arrays
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the only ones that Pillow may try
@@ -244,7 +244,7 @@ def text_inputs(path: str | Path, *, column: str | None = None, id: str | None =
         return _column(path, column, id)
     if column is not None or id is not None:
         raise InputError(f"{path} is read as lines of text, which have no columns; leave out column and id")
-    check_readable(path, folder=False)
+    check_readable(path)
     files = (ReadFile.now(path),)
     starts, numbers = _lines(path)
     if not len(starts):
@@ -256,11 +256,9 @@ def _read_array(path: Path, key: str | None) -> tuple[Any, Any, str | None, tupl
     """Return the array of a file, the ids, the name of their column, and the files as they were read."""
     files = (ReadFile.now(path),)
     if suffix_of(path) == ".npy":
-        check_readable(path, folder=False)
-        with reading(path), path.open("rb") as handle:
-            if npy_header(path, handle, path.stat().st_size).dtype.hasobject:
-                raise InputError(f"{path} holds Python objects, which are never unpickled; save it as numbers")
-            return np.load(path, mmap_mode="r", allow_pickle=False), None, None, files
+        check_readable(path)
+        with reading(path):
+            return map_npy(path), None, None, files
     if suffix_of(path) != ".npz":
         table = read_table(path, key=key)
         return table.values, table.ids, table.id_name, table.read

@@ -56,7 +56,7 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     if suffix not in (".npy", *_WRITERS):
         write_stream(Stream(table.n, iter([table])), path, id=id)
         return
-    with writing(path), replacing(path) as temporary:
+    with writing(path) as temporary:
         if suffix == ".npy":
             if table.features:
                 raise TableError(f"{path} cannot be written: .npy would lose the feature names; use .npz")
@@ -85,10 +85,10 @@ def write_stream(stream: Stream, path: str | Path, *, id: str | None = None) -> 
     if suffix == ".zarr":
         _write_zarr(stream, path)
     elif suffix in COLUMNAR:
-        with writing(path), replacing(path) as temporary:
+        with writing(path) as temporary:
             write_columns(stream.chunks, temporary, path, id)
     elif suffix == ".npy":
-        with writing(path), replacing(path) as temporary:
+        with writing(path) as temporary:
             _write_npy(stream.chunks, stream.n, temporary, path)
     else:
         tables = list(stream.chunks)
@@ -132,7 +132,7 @@ def write_obsm(path: str | Path, key: str, values: Any) -> None:
     import h5py
     from anndata.io import write_elem
 
-    with writing(path), replacing(path) as temporary:
+    with writing(path) as temporary:
         shutil.copyfile(path, temporary)
         with h5py.File(temporary, "r+") as store:
             write_elem(store.require_group("obsm"), key, to_numpy(values))
@@ -147,10 +147,11 @@ def writable_suffix(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn exceptions of file libraries inside the block into a `TableError` of one sentence that names the file."""
+def writing(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """As `replacing`; exceptions of file libraries become a `TableError` of one sentence that names the file."""
     try:
-        yield
+        with replacing(path, folder=folder) as temporary:
+            yield temporary
     except CongruenceError:
         raise
     except Exception as error:
@@ -219,7 +220,7 @@ def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:
 def _write_zarr(stream: Stream, path: Path) -> None:
     """Write a zarr group; the values are written chunk by chunk, the other columns are collected first."""
     _check_folder(path)
-    with writing(path), replacing(path, folder=True) as temporary:
+    with writing(path, folder=True) as temporary:
         # Version 3 of the format has no stable specification of text yet.
         group = import_zarr(path).open_group(str(temporary), mode="w-", zarr_format=2)
         labels: dict[str, list[Array]] = {}

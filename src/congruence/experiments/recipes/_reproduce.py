@@ -18,7 +18,7 @@ from congruence.experiments.recipes._files import (
     PARTS,
     RESULT,
     read_figure,
-    read_json,
+    read_if_there,
     read_numbers,
     write_files,
     write_numbers,
@@ -197,7 +197,7 @@ def _writable_folder(folder: Path) -> Path:
 
 def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None:
     """Refuse to overwrite files that no recipe wrote, and other results unless `force` is given."""
-    owner = read_json(folder / PARTS / OWNER)
+    owner = read_if_there(folder / PARTS / OWNER)
     if owner is None:
         foreign = [file for file in (*FILES, PARTS) if (folder / file).exists()]
         if foreign:
@@ -212,7 +212,7 @@ def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None
 
 def _read_finished(folder: Path, settings: Mapping[str, Any]) -> RecipeResult | None:
     """The result in the folder, if it is complete and has these settings."""
-    content = read_json(folder / RESULT)
+    content = read_if_there(folder / RESULT)
     if content is None or content.get("settings") != settings:
         return None
     try:
