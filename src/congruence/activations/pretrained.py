@@ -195,7 +195,7 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
             settings.mask_ratio = 0.0
         options = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
         options["ignore_mismatched_sizes"] = True  # refused below, by name
-        with _within_weights(folder):
+        with within_weights(folder):
             model, loaded = kind.from_pretrained(str(folder), config=settings, **options, **safe)
     except InputError:
         raise
@@ -219,7 +219,7 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _within_weights(folder: Path) -> Iterator[None]:
+def within_weights(folder: Path) -> Iterator[None]:
     """Stop the construction of a model as soon as it has far more parts than the folder has weights for."""
     from torch.nn.modules import module as registry
 
