@@ -22,6 +22,7 @@ from typing import Any
 
 from congruence.errors import CongruenceError, InputError, TableError
 from congruence.files import system_reason
+from congruence.memory import check_fits
 
 MEMBERS = 10_000  # of an archive (.npz, .pt), and of an HDF5 file
 SETTINGS_BYTES = 2**24  # of a file of settings in JSON
@@ -192,6 +193,15 @@ def read_json(path: str | Path, what: str, most: int = SETTINGS_BYTES) -> Any:
         if len(text) > most:
             raise InputError(f"{path} has more than {most} bytes, too many for {what}")
         return parse_json(text, path, what)
+
+
+def read_json_lines(path: str | Path, what: str) -> list[Any]:
+    """Read a file with a JSON value in each line, without a last line that was truncated."""
+    with reading(path, what):
+        check_fits(path, os.stat(path).st_size)
+        with open(path, "rb") as file:
+            *lines, _truncated = file.read().split(b"\n")
+    return [parse_json(line, path, f"line {number} of {what}") for number, line in enumerate(lines, start=1)]
 
 
 def read_object(path: str | Path, what: str) -> dict[str, Any]:

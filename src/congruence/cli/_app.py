@@ -98,8 +98,6 @@ def main() -> None:
         _stop(str(error), 2)
     except MemoryError:
         _stop("not enough memory for this input; use fewer rows or runs at a time", 2)
-    except KeyboardInterrupt:  # outside a command
-        sys.exit(130)
     except Exception as error:
         if os.environ.get("CONGRUENCE_DEBUG"):
             raise

@@ -26,9 +26,8 @@ import numpy as np
 from congruence._saved import read_tensors, write_tensors
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
-from congruence.files import LOCK, check_writable, make_folder, system_reason, write_text
-from congruence.guards import check_folder, is_file, is_folder, parse_json, read_object, reading
-from congruence.memory import check_fits
+from congruence.files import LOCK, append_line, make_folder, write_text
+from congruence.guards import check_folder, is_file, is_folder, read_json_lines, read_object
 from congruence.parts import RECORD
 from congruence.result import json_text
 from congruence.tables import Table, read_table, write_table
@@ -68,28 +67,15 @@ class Run:
     def log(self, **numbers: float | int | str | None) -> None:
         """Append one line to metrics.jsonl; NaN and infinity become null."""
         line = json.dumps({key: _plain(value) for key, value in numbers.items()}, allow_nan=False)
-        path = check_writable(self.folder / METRICS)
-        try:
-            with path.open("ab+") as file:
-                _remove_truncated_line(file)
-                file.write(line.encode() + b"\n")
-        except OSError as error:
-            raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
+        append_line(self.folder / METRICS, line)
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl, except a truncated last one."""
         path = self.folder / METRICS
-        if not is_file(path):
-            return []
-        with reading(path, "a log"):
-            check_fits(path, path.stat().st_size)
-            *lines, _truncated = path.read_bytes().split(b"\n")
-        entries = []
-        for number, line in enumerate(lines, start=1):
-            entry = parse_json(line, path, f"line {number} of a log")
+        entries: list[dict[str, Any]] = read_json_lines(path, "a log") if is_file(path) else []
+        for number, entry in enumerate(entries, start=1):
             if not isinstance(entry, dict):
                 raise InputError(f"line {number} of {path} is not a JSON object; congruence did not write it")
-            entries.append(entry)
         return entries
 
     def rewind(self, key: str, last: float) -> None:
@@ -225,22 +211,6 @@ def describe_environment() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "packages": versions,
     }
-
-
-def _remove_truncated_line(file: Any) -> None:
-    """Truncate a file after its last line break."""
-    end = file.seek(0, os.SEEK_END)
-    start = end
-    while start > 0:
-        block = min(4096, start)
-        file.seek(start - block)
-        place = file.read(block).rfind(b"\n")
-        if place >= 0:
-            start += place + 1 - block
-            break
-        start -= block
-    if start < end:
-        file.truncate(start)
 
 
 def _plain(value: Any) -> Any:
