@@ -85,6 +85,18 @@ def test_a_full_disk_is_one_sentence():
     assert done.stderr == b"congruence: cannot write the output: No space left on device\n"
 
 
+def test_an_output_that_cannot_hold_a_character_and_a_folder_that_is_gone_are_one_sentence(folder):
+    command = [sys.executable, "-m", "congruence", "compare"]
+    options = {"capture_output": True, "text": True, "env": os.environ | {"PYTHONIOENCODING": "ascii"}}
+    done = subprocess.run([*command, *COMMANDS[4][1:]], **options)
+    said = "congruence: the output cannot be written in ascii; set PYTHONIOENCODING=utf-8"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+    gone = f'mkdir gone; cd gone; rmdir ../gone; "{sys.executable}" -m congruence compare ../a.npy ../b.npy'
+    done = subprocess.run(["bash", "-c", gone], capture_output=True, text=True)
+    said = "congruence: the current folder or a file cannot be used: No such file or directory"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+
+
 @pytest.mark.parametrize(("path", "command"), EVERY)
 def test_version_means_that_of_the_program_in_every_command(path, command, capsys, monkeypatch):
     assert [name for one in command.params for name in one.opts].count("--version") == 1

@@ -101,8 +101,10 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("CONGRUENCE_DEBUG"):
             raise
-        if isinstance(error, OSError) and isinstance(error.filename, str):  # a name that is too long, a failing disk
-            _stop(f"{error.filename} cannot be used: {error.strerror}", 2)
+        if isinstance(error, OSError) and error.strerror:  # a name too long, a failing disk, a folder that is gone
+            _stop(f"{error.filename or 'the current folder or a file'} cannot be used: {error.strerror}", 2)
+        if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
+            _stop(f"the output cannot be written in {error.encoding}; set PYTHONIOENCODING=utf-8", 2)
         where = "set CONGRUENCE_DEBUG=1 to see the traceback, and please report it"
         _stop(f"internal error ({type(error).__name__}: {error}); {where}", 3)
 
