@@ -28,7 +28,7 @@ from congruence.progress import Progress
 from congruence.rows.devices import full_precision, kernels, training_device
 from congruence.tables import Table, check_table_path, read_table
 from congruence.tables.columns import PREFIX
-from congruence.tables.table import concatenate_labels
+from congruence.tables.table import concatenate
 
 STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written chunk by chunk, with ids
 PART_BYTES, PART_SECONDS = 2**26, 60.0  # of activations in memory, and since the last part, before they are written
@@ -262,8 +262,7 @@ def _joined(tables: Sequence[Table]) -> Table:
     first = tables[0]
     if len({table.d for table in tables}) > 1:
         raise InputError(f"the layer {first.name!r} returns rows of different widths; pool them (mean, cls, last)")
-    labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
-    return replace(first, values=np.concatenate([table.values for table in tables]), **labels)
+    return concatenate(tables)
 
 
 @contextlib.contextmanager
