@@ -17,7 +17,8 @@ class CongruenceError(Exception):
     """Base of the errors of this package; the message is one sentence."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_on_one_line(message))
+        text = printable(message)
+        super().__init__(text if len(text) <= LONGEST else text[: LONGEST - 4] + " ...")
 
 
 class Terminated(SystemExit):
@@ -94,8 +95,3 @@ def printable(text: str, escape: Callable[[str], str] = _code) -> str:
 def printable_lines(text: str, escape: Callable[[str], str] = _code) -> str:
     """Return a text of several lines with all control characters but the line breaks escaped."""
     return "\n".join(printable(line, escape) for line in text.split("\n"))
-
-
-def _on_one_line(message: str) -> str:
-    message = printable(message)
-    return message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."

@@ -6,6 +6,7 @@ itself once as a `Document`, and turns into JSON, a tidy table, a figure, an HTM
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -311,13 +312,18 @@ def versions() -> dict[str, str]:
     """The versions of Python, of this package and of the libraries that affect the numbers of a result."""
     from congruence import __version__
 
-    installed = {"python": platform.python_version(), "congruence": __version__}
-    for name in ("numpy", "scipy", "scikit-learn", "torch", "lightgbm"):
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return installed
+    found = installed("numpy", "scipy", "scikit-learn", "torch", "lightgbm")
+    own = {"python": platform.python_version(), "congruence": __version__}
+    return own | {name: version for name, version in found.items() if version is not None}
+
+
+def installed(*names: str) -> dict[str, str | None]:
+    """The versions of packages, None of those that are not installed."""
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def json_text(result: Mapping[str, Any]) -> str:

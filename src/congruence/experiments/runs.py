@@ -17,7 +17,6 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from congruence.errors import InputError
 from congruence.files import LOCK, append_line, make_folder, write_text
 from congruence.guards import check_folder, is_file, is_folder, read_json_lines, read_object
 from congruence.parts import RECORD
-from congruence.result import json_text
+from congruence.result import installed, json_text
 from congruence.tables import Table, read_table, write_table
 from congruence.tables.read import CODES
 
@@ -198,18 +197,12 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 def describe_environment() -> dict[str, Any]:
     """Versions and the kind of machine, without names of hosts, users or folders; nothing is imported for it."""
-    versions: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = None
     return {
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
         "processors": os.cpu_count(),
-        "packages": versions,
+        "packages": installed(*PACKAGES),
     }
 
 

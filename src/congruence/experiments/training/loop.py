@@ -97,10 +97,16 @@ def optimise(
         _hold_signals() as held,
     ):
         loop = _Loop(model.to(where), rows, draw, how, run, measure, progress)
+
+        def asked() -> bool:
+            if not held and stop is not None and stop():
+                held.append(signal.SIGINT)
+            return bool(held)
+
         torch.manual_seed(how.seed)
         loop.resume()
         try:
-            return loop.run_steps(_latched(lambda: bool(held), stop))
+            return loop.run_steps(asked)
         except KeyboardInterrupt:
             for number in held:
                 if number != signal.SIGINT:
@@ -304,20 +310,6 @@ def _hold_signals() -> Iterator[list[int]]:
 
     with handling(note, signal.SIGINT, signal.SIGTERM, HANGUP):
         yield held
-
-
-def _latched(*conditions: Callable[[], bool] | None) -> Callable[[], bool]:
-    """A function that returns True from the first time that any of the conditions does."""
-    known = [condition for condition in conditions if condition is not None]
-    answer = False
-
-    def check() -> bool:
-        nonlocal answer
-        for condition in known:
-            answer = answer or condition()
-        return answer
-
-    return check
 
 
 def _as_tensors(data: Sequence[Any], device: str) -> list[Any]:
