@@ -131,14 +131,14 @@ def check_settings(folder: Path) -> dict[str, Any]:
     if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}; give a folder written by save_pretrained of transformers")
     for path in sorted(folder.glob("*config.json")):
-        for name, value in _entries(read_settings(path)):
+        for name, value in _entries(read_object(path, "settings")):
             if name == "auto_map":
                 raise InputError(f"{path} asks to run its own code (auto_map), which congruence never does")
             if name.strip("_").endswith(("_implementation", "_implementation_internal")) and value not in OWN_CODE:
                 raise InputError(f"{path} asks to run code from elsewhere ({name}), which congruence never does")
     if (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} has only an adapter; merge it into its base model and save the result")
-    return read_settings(folder / CONFIG)
+    return read_object(folder / CONFIG, "settings")
 
 
 def _entries(settings: Any) -> Iterator[tuple[str, Any]]:
@@ -147,11 +147,6 @@ def _entries(settings: Any) -> Iterator[tuple[str, Any]]:
         yield str(name), value
         if isinstance(value, dict | list):
             yield from _entries(value)
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Read a small JSON object."""
-    return read_object(path, "settings")
 
 
 def check_weights(folder: Path) -> list[Path]:
@@ -163,7 +158,7 @@ def check_weights(folder: Path) -> list[Path]:
         pickled = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLED)
         has = f", but {listing(pickled)}, which may run code when unpickled" if pickled else ""
         raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
-    shards = read_settings(index).get("weight_map")
+    shards = read_object(index, "settings").get("weight_map")
     names = (
         set(shards.values())
         if isinstance(shards, dict) and all(isinstance(name, str) for name in shards.values())

@@ -24,6 +24,7 @@ from congruence.guards import (
     is_file,
     is_folder,
     open_tensors,
+    read_object,
 )
 from congruence.memory import check_fits
 
@@ -296,7 +297,7 @@ def _image_settings(folder: Path) -> dict[str, Any]:
     """Size, mean and std of images from the folder's settings, as far as they are given."""
     if not (folder / PIXELS).is_file():
         return {}
-    settings = hubs.read_settings(folder / PIXELS)
+    settings = read_object(folder / PIXELS, "settings")
     size = settings.get("crop_size") if settings.get("do_center_crop") else settings.get("size")
     if isinstance(size, dict):  # only squares are supported
         height = size.get("height", size.get("shortest_edge"))

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from congruence.activations.hub import PROMPTS, TEXT, read_settings
+from congruence.activations.hub import PROMPTS, TEXT
 from congruence.activations.pretrained import within_weights
 from congruence.errors import InputError
-from congruence.guards import reading
+from congruence.guards import read_object, reading
 
 SENTENCE = "sentence_embedding"  # what modules after the pooling read and write
 MODES = {  # of a pooling, in the order in which they are joined, by the name of their older settings
@@ -177,7 +177,7 @@ def _modes(settings: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    return read_settings(path) if path.is_file() else {}
+    return read_object(path, "settings") if path.is_file() else {}
 
 
 def _load(module: Any, folder: Path) -> Any:
