@@ -16,6 +16,9 @@ demo: .venv/installed ## Train three autoencoders on digits, compare them, write
 test: .venv/developing ## Run the whole test suite
 	$(PYTEST)
 
+shuffle: .venv/developing ## Run the test suite in a random order, which SEED=1 chooses
+	$(PYTEST) --shuffle $(or $(SEED),1)
+
 coverage: .venv/developing ## The same, and say which lines no test runs
 	$(PYTEST) --cov --cov-report=term
 
@@ -61,4 +64,4 @@ clean: ## Remove what was built
 	$(PIP) -e '.[dev]'
 	touch $@ .venv/installed
 
-.PHONY: help demo test coverage smoke fuzz kills lint format docs picture clean
+.PHONY: help demo test shuffle coverage smoke fuzz kills lint format docs picture clean

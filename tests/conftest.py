@@ -1,6 +1,8 @@
 import contextlib
 import importlib.util
+import itertools
 import os
+import random
 import re
 import signal
 import subprocess
@@ -34,6 +36,21 @@ def pytest_ignore_collect(collection_path):
         pattern = rf"^(import|from) ({'|'.join(ABSENT)})\b"
         return re.search(pattern, collection_path.read_text(encoding="utf-8"), re.MULTILINE) is not None or None
     return None
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in random order")
+
+
+def pytest_collection_modifyitems(config, items):
+    if (seed := config.getoption("shuffle")) is not None:
+        shuffle, files = random.Random(seed).shuffle, {}
+        for item in items:
+            files.setdefault(item.path, []).append(item)
+        groups = list(files.values())
+        for some in (groups, *groups):
+            shuffle(some)
+        items[:] = itertools.chain(*groups)
 
 
 @pytest.hookimpl(tryfirst=True)

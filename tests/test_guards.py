@@ -247,11 +247,33 @@ def test_links_out_of_a_model_folder_are_refused():
     for target in ("secret.json", "cache/blobs/1"):
         Path(target).write_text('{"model_type": "none"}')
     Path("m/config.json").symlink_to(Path("secret.json").absolute())
-    with pytest.raises(InputError, match=r"m/config.json is a link out of the cache or folder of the model, to"):
+    with pytest.raises(InputError, match=r"m/config.json is a link out of m, to"):
         load_pretrained("m")
     Path("cache/snapshots/abc/config.json").symlink_to("../../blobs/1")
     with pytest.raises(InputError, match=r"^(?!.*is a link).*"):  # refused for what it holds
         load_pretrained("cache/snapshots/abc")
+
+
+def test_links_out_of_folders_of_tables_runs_and_results_are_refused(refused):
+    np.save("secret.npy", X)
+    for folder in ("parts", "run", "result"):
+        os.mkdir(folder)
+    np.save("parts/0.npy", X)
+    Path("parts/1.npy").symlink_to("../secret.npy")
+    assert "parts/1.npy is a link out of parts, to" in refused("compare", "parts", "a.npy")
+    write_table(Table(X, "x"), "secret.parquet")
+    Path("run/latents.parquet").symlink_to("../secret.parquet")
+    assert "run/latents.parquet is a link out of run, to" in refused("compare", "run", "a.npy")
+    start_run("other", {"model": "ae"})
+    Path("other/weights.safetensors").symlink_to("../secret.npy")
+    assert "other/weights.safetensors is a link out of other, to" in refused("decoder", "other")
+    Path("result/numbers.json.gz").symlink_to("../secret.npy")
+    assert "result/numbers.json.gz is a link out of result, to" in refused("reproduce", "verify", "result")
+    os.unlink("parts/1.npy")
+    os.mkdir("parts/inner")
+    np.save("parts/inner/1.npy", X)
+    Path("parts/1.npy").symlink_to("inner/1.npy")
+    assert len(read_table("parts").values) == 2 * len(X)
 
 
 def test_a_config_of_many_layers_is_refused_before_they_are_built():

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 
 from congruence.document import Cell, Column, Document, Figure, Section, Table, Text, as_cell
-from congruence.errors import InputError, MissingDependencyError
+from congruence.errors import InputError, InputWarning, MissingDependencyError
 from congruence.report.html import render_cell, render_html
 from congruence.report.markdown import render_markdown
 from congruence.report.terminal import render_text
@@ -169,11 +169,17 @@ def test_names_cannot_command_a_terminal_or_a_spreadsheet(monkeypatch):
     cells = [row["name"] for row in csv.DictReader(io.StringIO(Toy().to_csv(), newline=""))]
     assert cells == ["'=1+1", "'+cmd", "'-2+3", "'@sum", r"\t=1", "-0.5", r"a\x1b[2J\rb"]
     assert ",-1.5\n" in Toy().to_csv()
-    noted = replace(Toy().document(), headline="file \x1b]0;owned\x07", notes=["column a\x1b[2J\rb"])
-    text = render_text(noted)
-    assert "\x1b" not in text
-    assert r"column a\x1b[2J\rb" in text
-    assert r"file \x1b]0;owned\x07" in text
+    noted = replace(Toy().document(), headline="file \x1b]0;owned\x07", notes=["column a\x1b[2J\x9bb"])
+    for render in (render_text, render_html, render_markdown, render_cell):
+        text = render(noted)
+        assert text.replace("\n", "").replace("\xa0", "").isprintable()
+        assert r"file \x1b]0;owned\x07" in text
+        assert r"column a\x1b[2J\x9bb" in text or render is render_cell
+    assert r"a\x1b[2Jb" in repr(Toy(verdict="a\x1b[2Jb"))
+    assert str(InputWarning("a\x1b[2Jb")) == r"a\x1b[2Jb"
+    text = json_text({"a\x9bb": "c\u202ed\udcff"})
+    assert text == '{\n  "a\\u009bb": "c\\u202ed\\udcff"\n}\n'
+    assert json.loads(text) == {"a\x9bb": "c\u202ed\udcff"}
 
 
 def test_a_page_loads_and_sends_nothing():

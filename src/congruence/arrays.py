@@ -187,8 +187,8 @@ def resolve_device(device: str, *arrays: Any) -> str:
 
 def _is_real(x: Any) -> bool:
     if is_tensor(x):
-        return not (x.dtype.is_complex or str(x.dtype) == "torch.bool")
-    return bool(np.issubdtype(x.dtype, np.floating) or np.issubdtype(x.dtype, np.integer))
+        return not (x.dtype.is_complex or x.is_quantized or str(x.dtype) == "torch.bool")
+    return x.dtype.kind in "fiu"
 
 
 def epsilon(x: Any) -> float:

@@ -7,6 +7,7 @@ prints the message alone and exits with code 2.
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from unicodedata import category
 
 LONGEST = 1500  # characters of a message; names from a damaged file may be of any length
@@ -16,14 +17,15 @@ class CongruenceError(Exception):
     """Base of the errors of this package; the message is one sentence."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_on_one_line(message))
+        text = printable(message)
+        super().__init__(text if len(text) <= LONGEST else text[: LONGEST - 4] + " ...")
 
 
 class Terminated(SystemExit):
-    """The process received SIGTERM; the exit code is 143."""
+    """The process received SIGTERM or SIGHUP; the exit code is 143 or 129."""
 
-    def __init__(self, code: int = 128 + signal.SIGTERM) -> None:
-        super().__init__(code)
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(128 + number)
 
 
 class InputError(CongruenceError, ValueError):
@@ -51,6 +53,9 @@ class MissingDependencyError(CongruenceError, ImportError):
 class CongruenceWarning(UserWarning):
     """Base of the warnings of this package."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))
+
 
 class NotConvergedWarning(CongruenceWarning):
     """An iterative method stopped at its limit, so its result depends on where it started."""
@@ -76,14 +81,17 @@ class InputWarning(CongruenceWarning):
     """A column was taken as the row id or left out, or rows were left out, without the user having named them."""
 
 
-def printable(text: str) -> str:
+def _code(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def printable(text: str, escape: Callable[[str], str] = _code) -> str:
     """Return a text with control characters escaped: names from a file may hold line breaks and terminal codes."""
     if text.isprintable():
         return text
-    shown = (c if c.isprintable() or category(c) == "Zs" else c.encode("unicode_escape").decode() for c in text)
-    return "".join(shown)
+    return "".join(c if c.isprintable() or category(c) == "Zs" else escape(c) for c in text)
 
 
-def _on_one_line(message: str) -> str:
-    message = printable(message)
-    return message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."
+def printable_lines(text: str, escape: Callable[[str], str] = _code) -> str:
+    """Return a text of several lines with all control characters but the line breaks escaped."""
+    return "\n".join(printable(line, escape) for line in text.split("\n"))

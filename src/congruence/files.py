@@ -203,9 +203,24 @@ def _flush(path: Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` as UTF-8, completely or not at all; parts of a file name that are not UTF-8 are escaped."""
+    """Write `text` as UTF-8, completely or not at all."""
     with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def append_line(path: Path, text: str) -> None:
+    """Append a line to a file, in place of a last line that was truncated because the process was killed."""
+    check_writable(path)
+    try:
+        with path.open("ab+") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            if file.read() != b"\n":
+                file.seek(0)
+                file.truncate(sum(len(one) for one in file if one.endswith(b"\n")))
+            file.write(text.encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,28 @@ meanwhile. The limits of files are declared here; that of memory is in `memory`.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import re
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from congruence.errors import CongruenceError, InputError, TableError
 from congruence.files import system_reason
+from congruence.memory import check_fits
 
 MEMBERS = 10_000  # of an archive (.npz, .pt), and of an HDF5 file
 SETTINGS_BYTES = 2**24  # of a file of settings in JSON
 JSON_DEPTH = 100  # lists and objects inside of each other
 PRIOR_BYTES = NUMBERS_BYTES = 2**28  # of the arrays of a mixture prior, and of the numbers of a recipe
 NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
+DEFLATE_RATIO = 1032  # the largest expansion of gzip and zlib
 PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and converted
 MODEL_TENSORS, MODEL_NUMBERS = 1000, 2**24  # of a model, beyond four times those of its weights
 
@@ -44,28 +48,25 @@ def first_sentence(error: BaseException) -> str:
     return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
 
 
+def _status(path: str | Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):  # absent, in a folder that may not be searched, too long a name, a NUL in it
+        return None
+
+
 def is_file(path: str | Path) -> bool:
     """Whether there is something other than a folder under this name, which `reading` then refuses if it is no file."""
-    try:
-        return not stat.S_ISDIR(os.stat(path).st_mode)
-    except (OSError, ValueError):  # absent, in a folder that may not be searched, too long a name, a NUL in it
-        return False
+    return (found := _status(path)) is not None and not stat.S_ISDIR(found.st_mode)
 
 
 def is_folder(path: str | Path) -> bool:
     """Whether there is a folder under this name, which may be too long for one."""
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False
+    return (found := _status(path)) is not None and stat.S_ISDIR(found.st_mode)
 
 
-def check_readable(path: Path, *, folder: bool = False, links: bool = False) -> None:
-    """Refuse a path that does not exist, is of the wrong kind, is empty or may not be read.
-
-    A folder is refused as well for what is inside of it: pipes, devices and, unless `links` are allowed, links, which
-    lead elsewhere.
-    """
+def check_readable(path: Path, *, folder: bool = False) -> None:
+    """Refuse a path that does not exist, is of the wrong kind, is empty or may not be read; see also `check_folder`."""
     try:
         mode, size = (status := path.stat()).st_mode, status.st_size
     except FileNotFoundError as error:
@@ -82,21 +83,28 @@ def check_readable(path: Path, *, folder: bool = False, links: bool = False) -> 
         raise TableError(f"{path} cannot be read: permission denied")
     if not folder and size == 0:
         raise TableError(f"{path} is empty: it has 0 bytes")
-    for inside, folders, files in os.walk(path) if folder else ():
-        for name in (*folders, *files):
-            one = os.path.join(inside, name)
-            if links and not os.path.exists(one):  # a link to nothing
-                continue
-            mode = os.stat(one, follow_symlinks=links).st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise TableError(f"{path} is not a plain folder: {one} is not a regular file")
+    if folder:
+        check_folder(path)
+
+
+def check_folder(folder: Path, *places: Path, names: Iterable[str] | None = None) -> None:
+    """Refuse a folder with pipes, devices, or links that lead out of it and of other `places`, such as a cache.
+
+    With `names`, only these members are looked at, not all.
+    """
+    inside = [os.path.realpath(place) for place in (folder, *places)]  # accepts a link to itself, unlike Path.resolve
+    walk = os.walk(folder) if names is None else [(os.fspath(folder), (), names)]
+    for path in (os.path.join(parent, name) for parent, *members in walk for name in chain(*members)):
+        _stamp(path)
+        target = Path(os.path.realpath(path)) if os.path.islink(path) else None
+        if target is not None and not any(target.is_relative_to(place) for place in inside):
+            raise TableError(f"{path} is a link out of {folder}, to {target}, which is not followed")
 
 
 def _stamp(path: str | Path) -> tuple[int, ...] | None:
     """Return the inode, size and time of a file, None if there is none; refuse what is no file and no folder."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
+    found = _status(path)
+    if found is None:
         return None  # the reader says why
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # reading it may never end
         raise TableError(f"{path} is not a regular file, but a pipe or a device")
@@ -177,14 +185,28 @@ def _inside(node: Any) -> Any:
     return node.values() if isinstance(node, dict) else node
 
 
+def read_json(path: str | Path, what: str, most: int = SETTINGS_BYTES) -> Any:
+    """Read a file that holds JSON of limited size, compressed if its name ends in .gz."""
+    with reading(path, what):
+        with gzip.open(path) if os.fspath(path).endswith(".gz") else open(path, "rb") as file:
+            text = file.read(most + 1)
+        if len(text) > most:
+            raise InputError(f"{path} has more than {most} bytes, too many for {what}")
+        return parse_json(text, path, what)
+
+
+def read_json_lines(path: str | Path, what: str) -> list[Any]:
+    """Read a file with a JSON value in each line, without a last line that was truncated."""
+    with reading(path, what):
+        check_fits(path, os.stat(path).st_size)
+        with open(path, "rb") as file:
+            *lines, _truncated = file.read().split(b"\n")
+    return [parse_json(line, path, f"line {number} of {what}") for number, line in enumerate(lines, start=1)]
+
+
 def read_object(path: str | Path, what: str) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
-    with reading(path, what):
-        with open(path, "rb") as file:
-            text = file.read(SETTINGS_BYTES + 1)
-        if len(text) > SETTINGS_BYTES:
-            raise InputError(f"{path} has more than {SETTINGS_BYTES} bytes, too many for {what}")
-        content = parse_json(text, path, what)
+    content = read_json(path, what)
     if not isinstance(content, dict):
         raise InputError(f"{path} must hold a JSON object, but holds a {type(content).__name__}")
     return content

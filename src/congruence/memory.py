@@ -11,6 +11,7 @@ import contextlib
 import errno
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -36,7 +37,7 @@ def _limit_from_environment() -> int | None:
     limit = os.environ.get(VARIABLE)
     if not limit:
         return None
-    if not limit.isdecimal():
+    if not re.fullmatch(r"[0-9]{1,18}", limit):
         raise InputError(f"{VARIABLE} must be a number of bytes; got {limit!r}")
     return int(limit)
 

@@ -15,8 +15,8 @@ import numpy as np
 from congruence._saved import read_tensors, write_tensors
 from congruence.arrays import Array
 from congruence.errors import InputError
-from congruence.files import describe_file, system_reason, write_text
-from congruence.guards import is_file, parse_json, reading
+from congruence.files import append_line, describe_file, write_text
+from congruence.guards import is_file, read_json_lines
 
 Arrays = dict[str, Array]
 RECORD = "_record.jsonl"  # in a folder of parts; readers of tables skip the name
@@ -79,9 +79,7 @@ class Manifest:
         path = folder / RECORD
         if not is_file(path):
             return None
-        with reading(path, "a record"):
-            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-        header, *entries = (parse_json(line, path, "a record") for line in lines or ["{}"])
+        header, *entries = read_json_lines(path, "a record") or [{}]
         settings = header.pop("settings", None) if isinstance(header, dict) else None
         record = cls(folder, settings or {}, types)
         if header != _HEADER or not isinstance(settings, dict) or not all(map(record._is_entry, entries)):
@@ -97,12 +95,7 @@ class Manifest:
     def add(self, name: str, **more: Any) -> None:
         """Record that a file is complete."""
         self.parts[name] = {**self._describe(name), **more}
-        path = self.folder / RECORD
-        try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(self.parts[name]) + "\n")
-        except OSError as error:
-            raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
+        append_line(self.folder / RECORD, json.dumps(self.parts[name]))
 
     def holds(self, name: str) -> bool:
         """Whether a file was completed and is unchanged."""

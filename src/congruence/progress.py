@@ -13,6 +13,8 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
 
+from congruence.errors import printable
+
 Progress = Callable[[str, int, int], None]  # last step, steps done, total steps
 WAIT = 2.0  # seconds before anything is shown
 FEWEST = 3  # durations measured before a time is shown, two of them of one kind
@@ -192,5 +194,4 @@ class _Bar:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         self.remaining(what, done, total)
-        shown = what if what.isprintable() else repr(what)[1:-1]  # names from a file may hold terminal codes
-        self.bar.update(self.task, description=shown, completed=done, total=total)
+        self.bar.update(self.task, description=printable(what), completed=done, total=total)

@@ -6,6 +6,7 @@ itself once as a `Document`, and turns into JSON, a tidy table, a figure, an HTM
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 import numpy as np
 
 from congruence.checks import check_choice
-from congruence.errors import InputError, MissingDependencyError, UnknownKeyError, printable
+from congruence.errors import InputError, MissingDependencyError, UnknownKeyError, printable, printable_lines
 from congruence.files import InputFile, check_writable, write_text
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ class Result:
         return render_text(self.document())
 
     def __repr__(self) -> str:
-        line = f"<{type(self).__name__} {self.status}: {' '.join(self.verdict.split())}>"
+        line = f"<{type(self).__name__} {self.status}: {printable(' '.join(self.verdict.split()))}>"
         return line if len(line) <= 120 else line[:115] + " ...>"
 
 
@@ -311,18 +312,24 @@ def versions() -> dict[str, str]:
     """The versions of Python, of this package and of the libraries that affect the numbers of a result."""
     from congruence import __version__
 
-    installed = {"python": platform.python_version(), "congruence": __version__}
-    for name in ("numpy", "scipy", "scikit-learn", "torch", "lightgbm"):
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return installed
+    found = installed("numpy", "scipy", "scikit-learn", "torch", "lightgbm")
+    own = {"python": platform.python_version(), "congruence": __version__}
+    return own | {name: version for name, version in found.items() if version is not None}
+
+
+def installed(*names: str) -> dict[str, str | None]:
+    """The versions of packages, None of those that are not installed."""
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def json_text(result: Mapping[str, Any]) -> str:
     """Write plain data as JSON; NaN and infinity, which JSON does not have, become null."""
-    return json.dumps(_plain(result), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    text = json.dumps(_plain(result), indent=2, allow_nan=False, ensure_ascii=False)
+    return printable_lines(text, lambda character: json.dumps(character)[1:-1]) + "\n"
 
 
 def _csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -338,7 +345,7 @@ def _csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 def _exact(value: Any) -> str:
     if isinstance(value, str):
         text = f"'{value}" if _is_formula(value) else value
-        return "\n".join(map(printable, text.split("\n")))  # a line break is quoted, as csv has it
+        return printable_lines(text)  # a line break is quoted, as csv has it
     plain = value.item() if hasattr(value, "item") else value  # numpy scalars print their type
     return "" if plain is None or plain != plain else repr(plain)
 

@@ -1,6 +1,7 @@
 """Tables hold what a bare loop gives, in bounded memory, and an interrupted run goes on."""
 
 import json
+import os
 import time
 
 import numpy as np
@@ -11,7 +12,7 @@ from congruence.activations import array_inputs, extract, image_inputs, text_inp
 from congruence.activations._parts import PartFolder
 from congruence.errors import CongruenceError, CongruenceWarning, InputError
 from congruence.parts import RECORD
-from congruence.tables import Table, read_table
+from congruence.tables import Table, read_table, write_table
 
 torch = pytest.importorskip("torch")
 
@@ -99,6 +100,51 @@ def test_parts_of_other_weights_are_not_gone_on_from(pictures, x, tmp_path, monk
         pictures.head[1].bias += 1
     extract(pictures, array_inputs(x), "head", out, batch=5, device="cpu")
     assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
+
+
+@pytest.mark.parametrize("other", ["key", "code", "file", "tokenizer"])
+def test_parts_of_other_arrays_code_or_files_are_not_gone_on_from(pictures, x, tmp_path, monkeypatch, other):
+    """Whatever changed between an interruption and the next run, all rows are those of the next run."""
+    monkeypatch.setattr(module, "PART_BYTES", 1)
+    path, out = tmp_path / "x.npz", tmp_path / "run.parquet"
+    np.savez(path, a=x, b=x[::-1])
+    before = path.stat()
+
+    def stop(what, done, n):
+        if done == 15:
+            raise KeyboardInterrupt
+
+    options = {"batch": 5, "device": "cpu"}
+    with pytest.raises(KeyboardInterrupt):
+        extract(pictures, path, "head", out, key="a", progress=stop, **options)
+    expected, more = x, {"key": "a"}
+    if other == "key":
+        expected, more = x[::-1].copy(), {"key": "b"}
+    elif other == "code":
+        pictures.head.register_forward_hook(lambda module, given, result: result * 2)
+    elif other == "file":
+        np.savez(path, a=x * 2, b=x)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        expected = x * 2
+    else:
+        more["prepare"], expected = lambda rows: torch.tensor(rows).flip(3), x[..., ::-1].copy()
+    extract(pictures, path, "head", out, **more, **options)
+    assert np.array_equal(read_table(out).values, bare(pictures, expected, 5))
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
+def test_an_input_that_is_changed_during_an_extraction_is_refused(x, tmp_path, suffix):
+    path = tmp_path / f"x{suffix}"
+    rows = x.reshape(23, -1)
+    write_table(Table(rows, "x"), path)
+
+    def overwrite(what, done, n):
+        write_table(Table(rows[:, ::-1].copy(), "x"), path)
+
+    for out in (None, tmp_path / "run.parquet"):
+        with pytest.raises(InputError, match="was changed while it was in use"):
+            extract(torch.nn.Sequential(torch.nn.Linear(192, 2)), path, "0", out, batch=5, progress=overwrite)
+    assert not (tmp_path / "run.parquet").exists()
 
 
 @pytest.mark.parametrize("damage", [lambda part: part.write_bytes(part.read_bytes()[:100]), lambda part: part.unlink()])

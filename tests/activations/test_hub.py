@@ -158,7 +158,7 @@ def test_links_stay_in_the_cache(cache, tmp_path):
     folder = put(cache, FIRST, PLAIN)
     (tmp_path / "secret.json").write_text("{}")
     (folder / "tokenizer.json").symlink_to(tmp_path / "secret.json")
-    with pytest.raises(InputError, match="tokenizer.json is a link out of the cache"):
+    with pytest.raises(InputError, match="tokenizer.json is a link out of"):
         find_model("someone/model", FIRST)
 
 
@@ -168,7 +168,7 @@ def test_links_in_folders_of_a_snapshot_stay_in_the_cache_and_one_to_itself_is_n
     assert find_model("someone/model", FIRST).folder == folder
     (folder / "inner").mkdir()
     (folder / "inner" / "template").symlink_to(tmp_path)
-    with pytest.raises(InputError, match="inner/template is a link out of the cache"):
+    with pytest.raises(InputError, match="inner/template is a link out of"):
         find_model("someone/model", FIRST)
 
 

@@ -134,6 +134,11 @@ def test_the_command_needs_no_layer(bert, tmp_path, monkeypatch, capsys):
         ("modules.json", {"path": "../elsewhere"}, "must name folders inside its own, not '../elsewhere'"),
         ("1_Pooling/config.json", {"pooling_mode": "median"}, "must be among cls, max, .*; got 'median'"),
         ("2_Dense/config.json", {"activation_function": "os.system"}, "must be a module of torch.nn; got 'os.system'"),
+        (
+            "2_Dense/config.json",
+            {"in_features": 30_000, "out_features": 30_000},
+            "a model with far more numbers than its",
+        ),
         ("2_Dense/config.json", {"in_features": 3}, "the module .*2_Dense cannot be opened: .*size mismatch"),
         (
             "2_Dense/config.json",

@@ -411,6 +411,7 @@ def test_wrong_options_are_named(change, message, rng):
         ([[[1, 2], [3]], np.eye(4)], "run0 is ragged"),
         ([np.eye(4) * 1j, np.eye(4)], "run0 must hold real numbers, but its dtype is complex128"),
         ([np.array([["a"]] * 4), np.eye(4)], "run0 must hold real numbers"),
+        ([np.eye(4).astype("timedelta64[s]"), np.eye(4)], "run0 must hold real numbers, but its dtype is timedelta64"),
         ({1: np.eye(4), "1": np.eye(4)}, "runs must have different names, but are called 1, 1"),
         ([np.zeros((0, 3)), np.eye(4)], r"run0 is empty: its shape is \(0, 3\)"),
     ],

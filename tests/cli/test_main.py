@@ -1,9 +1,11 @@
 """What holds for every command: completion, closed pipes, the version, and no traceback."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -83,6 +85,18 @@ def test_a_full_disk_is_one_sentence():
     assert done.stderr == b"congruence: cannot write the output: No space left on device\n"
 
 
+def test_an_output_that_cannot_hold_a_character_and_a_folder_that_is_gone_are_one_sentence(folder):
+    command = [sys.executable, "-m", "congruence", "compare"]
+    options = {"capture_output": True, "text": True, "env": os.environ | {"PYTHONIOENCODING": "ascii"}}
+    done = subprocess.run([*command, *COMMANDS[4][1:]], **options)
+    said = "congruence: the output cannot be written in ascii; set PYTHONIOENCODING=utf-8"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+    gone = f'mkdir gone; cd gone; rmdir ../gone; "{sys.executable}" -m congruence compare ../a.npy ../b.npy'
+    done = subprocess.run(["bash", "-c", gone], capture_output=True, text=True)
+    said = "congruence: the current folder or a file cannot be used: No such file or directory"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
+
+
 @pytest.mark.parametrize(("path", "command"), EVERY)
 def test_version_means_that_of_the_program_in_every_command(path, command, capsys, monkeypatch):
     assert [name for one in command.params for name in one.opts].count("--version") == 1
@@ -126,15 +140,47 @@ def test_a_defect_is_one_sentence_and_exit_code_3(problem, folder, capsys, monke
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+LONG = ["reproduce", "statistical-versus-structural", "--scale", "small", "--device", "cpu", "--out", "r"]
+
+
+def wait_for(path, process):
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interruption_ends_a_command_quietly(folder, sent, code):
-    arguments = ["reproduce", "statistical-versus-structural", "--scale", "small", "--device", "cpu", "--out", "r"]
-    with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while not (folder / "r" / "parts" / "settings.json").exists() and process.poll() is None:
-            time.sleep(0.05)
+    with start(*LONG, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for(folder / "r" / "parts" / "settings.json", process)
         process.send_signal(sent)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (code, b"", b"interrupted; no file was left half-written\n")
+    assert not list(folder.rglob(".*"))
+
+
+def test_a_terminal_that_is_closed_ends_a_command_in_order(folder):
+    master, terminal = os.openpty()
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    with start(*LONG, **streams, start_new_session=True, preexec_fn=take_terminal) as process:
+        os.close(terminal)
+        wait_for(folder / "r" / "parts" / "settings.json", process)
+        os.close(master)
+    assert process.returncode == 129
+    assert not list(folder.rglob(".*"))
+
+
+def take_terminal():
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_a_command_under_nohup_survives_the_end_of_its_terminal(folder):
+    nohup = ["nohup", sys.executable, "-m", "congruence", "data", "make", "rooms", "--n", "300", "--out", "x.npz"]
+    with subprocess.Popen(nohup, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as one:
+        while not list(folder.glob(".x.npz*")) and one.poll() is None:
+            time.sleep(0.01)
+        one.send_signal(signal.SIGHUP)
+    assert one.returncode == 0
+    assert (folder / "x.npz").exists()
 
 
 @pytest.mark.parametrize(

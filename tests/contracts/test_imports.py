@@ -22,7 +22,7 @@ BELOW = {*BASE, "tables", "maps"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
-    "guards": {"errors", "files"},
+    "guards": {"errors", "files", "memory"},
     "_lazy": set(),
     "formatting": set(),
     "options": set(),
@@ -34,7 +34,7 @@ MAY_IMPORT = {
         "report",
     },  # `report`, `plot` and `_repr_html_` load their renderers
     "document": {"formatting", "result"},
-    "progress": set(),
+    "progress": {"errors"},
     "importing": {"errors"},
     "parts": {"_saved", "arrays", "errors", "files", "guards"},  # finished parts of long computations
     "arrays": {"errors", "checks"},

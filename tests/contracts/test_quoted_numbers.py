@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from congruence.experiments.recipes._book import _measured
-from congruence.experiments.recipes._files import read_json
+from congruence.experiments.recipes._files import read_if_there
 
 ROOT = Path(__file__).parents[2]
 DOCS, BENCHMARKS = ROOT / "docs", ROOT / "benchmarks" / "results"
@@ -77,7 +77,7 @@ def known_numbers(sources):
             numbers = re.findall(r"[−-]?\d+(?:\.\d+)?(?:e[−-]?\d+)?", text)
             found += [as_number(one) for one in numbers]
             found += [as_number(one) / 100 for one in re.findall(rf"({SHARE})(?= ?%| to {SHARE} %)", text)]
-            tables = read_json(DOCS / "results" / name / "result.json")["numbers"]["tables"]
+            tables = read_if_there(DOCS / "results" / name / "result.json")["numbers"]["tables"]
             found += [mean for table in tables for mean in column_means(table["rows"])]
             continue
         with (BENCHMARKS / name).open(encoding="utf-8") as handle:
@@ -101,7 +101,7 @@ def is_known(printed, percentage, known):
 
 @pytest.mark.parametrize(("folder", "name", "link"), QUOTED)
 def test_what_we_learned_quotes_the_finding_next_to_it(folder, name, link):
-    findings = read_json(DOCS / "results" / folder / "result.json")["findings"]
+    findings = read_if_there(DOCS / "results" / folder / "result.json")["findings"]
     shown = _measured(next(one for one in findings if one["name"] == name))
     paragraph = next(one for one in LEARNED.split("\n\n") if f"[{folder}: {name}]" in one)
     assert link == folder

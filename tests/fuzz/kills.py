@@ -1,9 +1,9 @@
 """Kill commands that write files at random moments, run them again, and compare what they leave with undisturbed runs.
 
 `python tests/fuzz/kills.py --count 200` is what `make kills` runs. In each trial a command is killed once or twice, by
-kill -9 or SIGTERM, and then run to its end. Right after a kill, every file that is not part of a resumable folder
-must be absent, old or new. In the end, all files must have the bytes of an undisturbed run, and nothing else may be
-there. Commands run in forks of this process, which has imported what they need, so that kills come while they work.
+kill -9, SIGTERM or SIGHUP, and then run to its end. Right after a kill, every file that is not part of a resumable
+folder must be absent, old or new. In the end, all files must have the bytes of an undisturbed run, and nothing else may
+be there. Commands run in forks of this process, which has imported what they need, so that kills come while they work.
 """
 
 import argparse
@@ -212,14 +212,14 @@ class Trials:
         old = outputs(prepare(self.folder, self.case, self.inputs), self.case)
         new = outputs(self.expected, self.case)
         for _ in range(rng.integers(1, 3)):
-            sent = signal.SIGKILL if rng.random() < 0.75 else signal.SIGTERM
+            sent = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)[int(rng.choice(3, p=(0.7, 0.15, 0.15)))]
             child = start(self.case.command, self.log)
             code = finish(child, rng.uniform(0, 1.05) * self.seconds)
             if code is None:
                 os.kill(child, sent)
                 code = finish(child, LIMIT)
                 ends[sent.name] += code != 0
-            if code not in (0, -signal.SIGKILL, -signal.SIGTERM, 143):
+            if code not in (0, -sent, *([128 + sent] if sent != signal.SIGKILL else [])):
                 return f"exit code {code} after {sent.name}: {self.log.read_text()[-500:]}"
             left = contents(self.folder, self.inputs)
             for top, files in outputs(left, self.case).items():

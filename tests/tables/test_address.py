@@ -30,7 +30,11 @@ def bucket(tmp_path, monkeypatch):
     from_uri = pyarrow.fs.FileSystem.from_uri
 
     def find(uri):
-        return (inside, uri.partition("://")[2]) if uri.startswith(("s3:", "gs:")) else from_uri(uri)
+        if not uri.startswith(("s3:", "gs:")):
+            return from_uri(uri)
+        path, _, query = uri.partition("://")[2].partition("?")
+        assert query == ("retry_limit_seconds=30" if uri.startswith("gs:") else "")  # the default is 15 minutes
+        return inside, path
 
     monkeypatch.setattr(pyarrow.fs, "FileSystem", SimpleNamespace(from_uri=find))
     monkeypatch.setattr(address, "_copies", {})

@@ -33,9 +33,10 @@ def test_the_limit_is_a_share_of_the_memory_of_the_machine(monkeypatch):
     assert 2**28 < memory.max_bytes() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     monkeypatch.setattr(memory.os, "sysconf", lambda name: (_ for _ in ()).throw(ValueError(name)))
     assert memory.max_bytes() == memory.UNKNOWN
-    monkeypatch.setenv("CONGRUENCE_MAX_BYTES", "lots")
-    with pytest.raises(InputError, match="CONGRUENCE_MAX_BYTES must be a number of bytes; got 'lots'"):
-        memory.max_bytes()
+    for odd in ("lots", "9" * 5000, "1e9", "²"):
+        monkeypatch.setenv("CONGRUENCE_MAX_BYTES", odd)
+        with pytest.raises(InputError, match=f"CONGRUENCE_MAX_BYTES must be a number of bytes; got '{odd[:9]}"):
+            memory.max_bytes()
 
 
 def test_a_number_of_bytes_with_more_digits_than_a_float_is_refused_in_a_sentence():

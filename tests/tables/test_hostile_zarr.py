@@ -113,4 +113,4 @@ def test_shards_that_are_compressed_as_a_whole_are_refused(tmp_path, refused):
 def test_a_zarr_chunk_that_is_no_file_is_refused(tmp_path, refused, odd):
     path = zarr_array(tmp_path / "x.zarr", None)
     (path / "0.0").symlink_to("/dev/zero") if odd == "device" else os.mkfifo(path / "0.0")
-    refused(path, "is not a plain folder", "0.0 is not a regular file")
+    refused(path, "x.zarr/0.0 is not a regular file, but a pipe or a device")

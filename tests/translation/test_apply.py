@@ -88,6 +88,17 @@ def test_a_second_call_translates_only_what_is_missing_or_changed(world):
     assert [name for name in times if times[name] == again[name]] == ["part0.parquet", "part4.parquet"]
 
 
+def test_a_part_of_the_same_size_and_time_but_other_rows_is_translated_again(world):
+    apply_files("up.safetensors", "in", "out", options=PLAIN)
+    path = "in/part1.parquet"
+    before = os.stat(path)
+    pq.write_table(part(7).set_column(0, "doc_id", pq.read_table(path)["doc_id"]), path)
+    assert os.stat(path).st_size == before.st_size
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert apply_files("up.safetensors", "in", "out", options=PLAIN).before == 4
+    translated("out/part1.parquet")
+
+
 def test_a_part_whose_input_is_gone_is_named(world):
     apply_files("up.safetensors", "in", "out", options=PLAIN)
     Path("in/part0.parquet").unlink()

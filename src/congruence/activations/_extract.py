@@ -28,7 +28,7 @@ from congruence.progress import Progress
 from congruence.rows.devices import full_precision, kernels, training_device
 from congruence.tables import Table, check_table_path, read_table
 from congruence.tables.columns import PREFIX
-from congruence.tables.table import concatenate_labels
+from congruence.tables.table import concatenate
 
 STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written chunk by chunk, with ids
 PART_BYTES, PART_SECONDS = 2**26, 60.0  # of activations in memory, and since the last part, before they are written
@@ -187,7 +187,7 @@ class _Run:
 
     def write(self, paths: Sequence[Path], progress: Progress | None) -> dict[str, Extracted]:
         """Write the tables of all layers in parts, then join the parts."""
-        settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.name, "n": self.job.inputs.n}
+        settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.identity, "n": self.job.inputs.n}
         settings |= {name: getattr(self, name) for name in ("layers", "batch", "device", "precision", "context")}
         settings |= {"pooling": asdict(self.pooling), "about": dict(self.job.about)}
         parts = PartFolder(paths[0].parent / f".{paths[0].name}.parts", self.layers)
@@ -195,6 +195,9 @@ class _Run:
             for path in paths:
                 locks.enter_context(alone(path))
             first = parts.open(settings)
+            if first and not parts.begin_with(self._tables(0)):  # another tokenizer, other code: start again
+                parts.remove()
+                first = parts.open(settings)
             with parts.removed_if_empty():
                 for end, tables in self._parts(first, progress):
                     parts.put(end, tables)
@@ -206,7 +209,7 @@ class _Run:
         return extracted
 
     def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:
-        """Yield one table per layer for several batches, and the batch at which they end."""
+        """Yield one table per layer for several batches, and the batch at which they end; check the inputs at last."""
         held: list[list[Table]] = []
         written = time.monotonic()
         n = self.job.inputs.n
@@ -219,6 +222,8 @@ class _Run:
             if full or number + 1 == count or time.monotonic() - written >= PART_SECONDS:
                 yield number + 1, [_joined(tables) for tables in zip(*held, strict=True)]
                 held, written = [], time.monotonic()
+        for file in self.job.inputs.files:
+            file.check()
 
     def _tables(self, start: int) -> list[Table]:
         job = self.job
@@ -257,8 +262,7 @@ def _joined(tables: Sequence[Table]) -> Table:
     first = tables[0]
     if len({table.d for table in tables}) > 1:
         raise InputError(f"the layer {first.name!r} returns rows of different widths; pool them (mean, cls, last)")
-    labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
-    return replace(first, values=np.concatenate([table.values for table in tables]), **labels)
+    return concatenate(tables)
 
 
 @contextlib.contextmanager

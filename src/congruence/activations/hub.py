@@ -5,7 +5,6 @@ Nothing in a folder is run or unpickled: weights must be safetensors, and settin
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import InputError
-from congruence.guards import check_readable, first_sentence, is_file, parse_json, read_object, reading
+from congruence.guards import check_folder, first_sentence, is_file, read_json, read_object, reading
 
 CONFIG, TOKENIZER, PIXELS = "config.json", "tokenizer.json", "preprocessor_config.json"
 INDEX = "model.safetensors.index.json"
@@ -92,7 +91,7 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
     """What a snapshot in the cache is missing, "" if it is complete; one that asks to run code is refused."""
     if not folder.is_dir():
         return f"it is not in the cache {root}"
-    check_links(folder, root, home)
+    check_folder(folder, root, home)
     if not (folder / CONFIG).is_file():
         return f"the cache has no {CONFIG} of it"
     check_settings(folder)
@@ -101,15 +100,6 @@ def _missing(folder: Path, root: Path, home: Path) -> str:
     except InputError as error:
         return str(error)
     return ""
-
-
-def check_links(folder: Path, root: Path, home: Path) -> None:
-    """Refuse links that lead out of a folder or cache; those of a cache, from snapshots to blobs, stay inside."""
-    inside = (root.resolve(), home.resolve())  # a user may have moved a model to another disk
-    for path in sorted(folder.rglob("*")):
-        target = Path(os.path.realpath(path))  # accepts a link to itself, unlike some versions of resolve
-        if not any(target.is_relative_to(place) for place in inside):
-            raise InputError(f"{path} is a link out of the cache or folder of the model, to {target}; remove it")
 
 
 def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> None:
@@ -124,7 +114,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> N
                 f"{model.title} cannot be used: {missing}, and the download failed ({first_sentence(error)}); "
                 f"with a network, run 'hf download {model.name} --revision {model.commit}'"
             ) from error
-        check_links(model.folder, root, home)
+        check_folder(model.folder, root, home)
         check_settings(model.folder)
     _check_all_weights(model.folder)
 
@@ -140,16 +130,15 @@ def check_settings(folder: Path) -> dict[str, Any]:
     """Return the config of a model folder; refuse one that asks to run code or is only an adapter."""
     if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}; give a folder written by save_pretrained of transformers")
-    check_readable(folder, folder=True, links=True)
     for path in sorted(folder.glob("*config.json")):
-        for name, value in _entries(read_settings(path)):
+        for name, value in _entries(read_object(path, "settings")):
             if name == "auto_map":
                 raise InputError(f"{path} asks to run its own code (auto_map), which congruence never does")
             if name.strip("_").endswith(("_implementation", "_implementation_internal")) and value not in OWN_CODE:
                 raise InputError(f"{path} asks to run code from elsewhere ({name}), which congruence never does")
     if (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} has only an adapter; merge it into its base model and save the result")
-    return read_settings(folder / CONFIG)
+    return read_object(folder / CONFIG, "settings")
 
 
 def _entries(settings: Any) -> Iterator[tuple[str, Any]]:
@@ -158,11 +147,6 @@ def _entries(settings: Any) -> Iterator[tuple[str, Any]]:
         yield str(name), value
         if isinstance(value, dict | list):
             yield from _entries(value)
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Read a small JSON object."""
-    return read_object(path, "settings")
 
 
 def check_weights(folder: Path) -> list[Path]:
@@ -174,7 +158,7 @@ def check_weights(folder: Path) -> list[Path]:
         pickled = sorted(path.name for path in folder.glob("*") if path.suffix in PICKLED)
         has = f", but {listing(pickled)}, which may run code when unpickled" if pickled else ""
         raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
-    shards = read_settings(index).get("weight_map")
+    shards = read_object(index, "settings").get("weight_map")
     names = (
         set(shards.values())
         if isinstance(shards, dict) and all(isinstance(name, str) for name in shards.values())
@@ -198,8 +182,7 @@ def module_folders(folder: Path) -> list[tuple[str, Path]]:
     if not is_file(path):
         return []
     with reading(path, "modules"):
-        listed = parse_json(path.read_bytes(), path, "modules")
-        found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in listed]
+        found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in read_json(path, "modules")]
     for kind, home in found:
         if kind not in KNOWN:
             raise InputError(f"{path} has a module {kind!r}; supported are {', '.join(KNOWN)}")

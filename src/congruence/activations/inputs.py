@@ -18,10 +18,11 @@ from congruence.activations._options import ExtractOptions
 from congruence.arrays import Array, listing, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError
+from congruence.files import ReadFile
 from congruence.guards import PIXEL_BYTES, check_readable, first_sentence, is_file, open_archive, reading, suffix_of
 from congruence.memory import check_fits
 from congruence.tables import as_table, is_table, read_row_columns, read_table
-from congruence.tables.access import npy_header, read_npz_arrays
+from congruence.tables.access import map_npy, read_npz_arrays
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the only ones that Pillow may try
@@ -42,6 +43,12 @@ class Inputs:
     name: str  # identifies the inputs, so that an interrupted extraction resumes only with the same ones
     texts: bool = False
     id_name: str | None = None  # the column of the ids, which keeps its name
+    files: tuple[ReadFile, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """The name and the state of the files."""
+        return f"{self.name} {_digest([repr(self.files).encode()])}"
 
     @property
     def repeated(self) -> str:
@@ -107,10 +114,10 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
     numbers.
     """
     if isinstance(source, str | Path):
-        array, stored_ids, id_name = _read_array(Path(source), key)
-        title, name = str(source), _identify(Path(source))
+        array, stored_ids, id_name, files = _read_array(Path(source), key)
+        title, name = str(source), f"{source} {key}"
     else:
-        array, stored_ids, id_name = source, None, None
+        array, stored_ids, id_name, files = source, None, None, ()
         plain = to_numpy(source)
         rows = (np.ascontiguousarray(row).tobytes() for row in (plain if plain.ndim else ()))
         title, name = "the array", f"array {_digest(rows)}"
@@ -126,7 +133,7 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
         some = array[start:stop]
         return np.array(some) if isinstance(some, np.ndarray) else some  # a memory map is read-only
 
-    return Inputs(len(array), chosen, read, name, id_name=id_name)
+    return Inputs(len(array), chosen, read, name, id_name=id_name, files=files)
 
 
 def image_inputs(
@@ -166,9 +173,8 @@ def image_inputs(
         pixels: Array = (read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
         return pixels
 
-    stamps = (f"{path} {path.stat().st_mtime_ns}".encode() for path in paths)
     how = f"{size} {list(mean)} {list(std)}" if processor is None else _digest([processor.to_json_string().encode()])
-    return Inputs(len(paths), ids, read, f"{folder} {_digest(stamps)} {how}")
+    return Inputs(len(paths), ids, read, f"{folder} {how}", files=tuple(map(ReadFile.now, paths)))
 
 
 def image_paths(folder: Path) -> list[Path]:
@@ -238,24 +244,24 @@ def text_inputs(path: str | Path, *, column: str | None = None, id: str | None =
         return _column(path, column, id)
     if column is not None or id is not None:
         raise InputError(f"{path} is read as lines of text, which have no columns; leave out column and id")
-    check_readable(path, folder=False)
+    check_readable(path)
+    files = (ReadFile.now(path),)
     starts, numbers = _lines(path)
     if not len(starts):
         raise InputError(f"{path} has no text: all lines are empty")
-    return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _identify(path), texts=True)
+    return Inputs(len(starts), numbers, partial(_read_lines, path, starts), str(path), texts=True, files=files)
 
 
-def _read_array(path: Path, key: str | None) -> tuple[Any, Any, str | None]:
-    """Return the array of a file, the ids and the name of their column."""
+def _read_array(path: Path, key: str | None) -> tuple[Any, Any, str | None, tuple[ReadFile, ...]]:
+    """Return the array of a file, the ids, the name of their column, and the files as they were read."""
+    files = (ReadFile.now(path),)
     if suffix_of(path) == ".npy":
-        check_readable(path, folder=False)
-        with reading(path), path.open("rb") as handle:
-            if npy_header(path, handle, path.stat().st_size).dtype.hasobject:
-                raise InputError(f"{path} holds Python objects, which are never unpickled; save it as numbers")
-            return np.load(path, mmap_mode="r", allow_pickle=False), None, None
+        check_readable(path)
+        with reading(path):
+            return map_npy(path), None, None, files
     if suffix_of(path) != ".npz":
         table = read_table(path, key=key)
-        return table.values, table.ids, table.id_name
+        return table.values, table.ids, table.id_name, table.read
     check_readable(path)
     with open_archive(path) as archive:
         names = [name[:-4] for name in archive.namelist() if name.endswith(".npy") and name != "ids.npy"]
@@ -264,7 +270,7 @@ def _read_array(path: Path, key: str | None) -> tuple[Any, Any, str | None]:
     if key is not None and key not in names:
         raise InputError(f"{path} holds no array {key!r}; it holds {listing(names, 10)}")
     arrays = read_npz_arrays(path, (chosen := key or names[0], "ids"))
-    return arrays[chosen], arrays.get("ids"), None
+    return arrays[chosen], arrays.get("ids"), None, files
 
 
 def _ids(ids: Any, n: int, name: str) -> Array:
@@ -277,7 +283,7 @@ def _ids(ids: Any, n: int, name: str) -> Array:
 
 
 def _column(path: Path, column: str | None, id: str | None) -> Inputs:
-    table = read_row_columns(path, id=id)
+    files, table = (ReadFile.now(path),), read_row_columns(path, id=id)
     words = [name for name, values in table.columns.items() if values.dtype.kind in "OUT"]
     if column is None and not words:
         raise InputError(f"{path} has no column of text; it has {listing(list(table.columns), 10)}")
@@ -291,7 +297,7 @@ def _column(path: Path, column: str | None, id: str | None) -> Inputs:
     if missing:
         raise InputError(f"column {name!r} of {path} has no text in {len(missing)} rows (row {listing(missing)})")
     ids = _ids(table.ids, table.n, str(path))
-    return Inputs(table.n, ids, lambda a, b: texts[a:b], f"{_identify(path)} {name}", True, table.id_name)
+    return Inputs(table.n, ids, lambda a, b: texts[a:b], f"{path} {name}", True, table.id_name, files)
 
 
 def _lines(path: Path) -> tuple[Array, Array]:
@@ -325,8 +331,3 @@ def _digest(pieces: Iterable[bytes]) -> str:
     for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()[:16]
-
-
-def _identify(path: Path) -> str:
-    """Path and modification time of a file, which identify it as an input."""
-    return f"{path} {path.stat().st_mtime_ns}"

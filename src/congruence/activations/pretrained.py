@@ -16,7 +16,16 @@ from congruence.activations.hub import PIXELS, TOKENIZER, HubModel, check_weight
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import CongruenceWarning, InputError
-from congruence.guards import MODEL_NUMBERS, MODEL_TENSORS, first_sentence, is_file, is_folder, open_tensors
+from congruence.guards import (
+    MODEL_NUMBERS,
+    MODEL_TENSORS,
+    check_folder,
+    first_sentence,
+    is_file,
+    is_folder,
+    open_tensors,
+    read_object,
+)
 from congruence.memory import check_fits
 
 Pieces = Sequence[Sequence[Mapping[str, str]]]  # of each text and token: the columns "token" and "context"
@@ -135,7 +144,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
     folder = Path(folder)
     if hub is None:
         place = folder.absolute()  # a snapshot in a cache of a hub has links into the folder of its model
-        hubs.check_links(folder, folder, place.parents[1] if place.parent.name == "snapshots" else place)
+        check_folder(folder, *([place.parents[1]] if place.parent.name == "snapshots" else []))
     require("torch", "extraction", "torch")
     root, modules = folder, hubs.module_folders(folder)
     folder = modules[0][1] if modules else folder
@@ -187,7 +196,7 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
             settings.mask_ratio = 0.0
         options = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
         options["ignore_mismatched_sizes"] = True  # refused below, by name
-        with _within_weights(folder):
+        with within_weights(folder):
             model, loaded = kind.from_pretrained(str(folder), config=settings, **options, **safe)
     except InputError:
         raise
@@ -211,7 +220,7 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _within_weights(folder: Path) -> Iterator[None]:
+def within_weights(folder: Path) -> Iterator[None]:
     """Stop the construction of a model as soon as it has far more parts than the folder has weights for."""
     from torch.nn.modules import module as registry
 
@@ -288,7 +297,7 @@ def _image_settings(folder: Path) -> dict[str, Any]:
     """Size, mean and std of images from the folder's settings, as far as they are given."""
     if not (folder / PIXELS).is_file():
         return {}
-    settings = hubs.read_settings(folder / PIXELS)
+    settings = read_object(folder / PIXELS, "settings")
     size = settings.get("crop_size") if settings.get("do_center_crop") else settings.get("size")
     if isinstance(size, dict):  # only squares are supported
         height = size.get("height", size.get("shortest_edge"))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from congruence.activations.hub import PROMPTS, TEXT, check_weights, read_settings
+from congruence.activations.hub import PROMPTS, TEXT
+from congruence.activations.pretrained import within_weights
 from congruence.errors import InputError
-from congruence.guards import reading
+from congruence.guards import read_object, reading
 
 SENTENCE = "sentence_embedding"  # what modules after the pooling read and write
 MODES = {  # of a pooling, in the order in which they are joined, by the name of their older settings
@@ -133,7 +135,8 @@ def build_steps(modules: Sequence[tuple[str, Path]], prompt_length: int) -> dict
     for kind, folder in modules[1:]:
         settings = _settings(folder / "config.json")
         try:
-            step = _build(kind, settings, folder, prompt_length)
+            with within_weights(folder) if kind in ("Dense", "LayerNorm") else nullcontext():
+                step = _build(kind, settings, folder, prompt_length)
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
@@ -174,13 +177,12 @@ def _modes(settings: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    return read_settings(path) if path.is_file() else {}
+    return read_object(path, "settings") if path.is_file() else {}
 
 
 def _load(module: Any, folder: Path) -> Any:
     from safetensors.torch import load_file
 
-    check_weights(folder)
     with reading(path := folder / "model.safetensors", "weights"):
         weights = {name: value.float() for name, value in load_file(path).items()}
     module.load_state_dict(weights)

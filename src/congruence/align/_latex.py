@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from congruence.errors import printable
 from congruence.formatting import fixed, percent
 from congruence.maps._names import ordered_groups
 
@@ -69,4 +70,4 @@ def _share(value: float) -> str:
 
 
 def _text(text: str) -> str:
-    return "".join(ESCAPES.get(character, character) for character in " ".join(text.split()))
+    return "".join(ESCAPES.get(character, character) for character in printable(" ".join(text.split())))

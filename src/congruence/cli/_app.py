@@ -1,7 +1,7 @@
 """The program `congruence`: all commands, and one exit code per outcome.
 
 Exit codes: 0 done, 1 a gate given with --fail-on or --fail-above was exceeded, 2 the input or the call is wrong
-(one sentence says why), 3 an internal error, 130 interrupted by Ctrl-C, 143 by SIGTERM.
+(one sentence says why), 3 an internal error, 130 interrupted by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import typer
 from congruence import __version__
 from congruence.cli._streams import lasting_streams
 from congruence.errors import CongruenceError, printable
-from congruence.experiments.processes import exit_on_sigterm
+from congruence.experiments.processes import exit_on_signals
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
     "compare": "congruence.cli.compare",
@@ -91,20 +91,20 @@ def main() -> None:
     # end kills itself by the signal, even where the interrupt was handled. Executing another string makes it forget.
     atexit.register(exec, "", {})
     try:
-        with exit_on_sigterm(), lasting_streams():
+        with exit_on_signals(), lasting_streams():
             # Import only the command that is called; import all for help, completion and misspelt names.
             build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
         _stop(str(error), 2)
     except MemoryError:
         _stop("not enough memory for this input; use fewer rows or runs at a time", 2)
-    except KeyboardInterrupt:  # outside a command
-        sys.exit(130)
     except Exception as error:
         if os.environ.get("CONGRUENCE_DEBUG"):
             raise
-        if isinstance(error, OSError) and isinstance(error.filename, str):  # a name that is too long, a failing disk
-            _stop(f"{error.filename} cannot be used: {error.strerror}", 2)
+        if isinstance(error, OSError) and error.strerror:  # a name too long, a failing disk, a folder that is gone
+            _stop(f"{error.filename or 'the current folder or a file'} cannot be used: {error.strerror}", 2)
+        if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
+            _stop(f"the output cannot be written in {error.encoding}; set PYTHONIOENCODING=utf-8", 2)
         where = "set CONGRUENCE_DEBUG=1 to see the traceback, and please report it"
         _stop(f"internal error ({type(error).__name__}: {error}); {where}", 3)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 
 import typer
 
-from congruence.errors import CongruenceWarning, InputError, Terminated, printable
+from congruence.errors import CongruenceWarning, InputError, Terminated, printable, printable_lines
 from congruence.options import OUTPUT, option, reading
 from congruence.progress import Progress, show_progress
 
@@ -69,7 +69,7 @@ class _Quiet(Protocol):
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn parameters that are dataclasses of options into flags; exit with code 130 on Ctrl-C, 143 on SIGTERM."""
+    """Turn parameters that are dataclasses of options into flags; exit with the code of a signal."""
     hints = typing.get_type_hints(function, include_extras=True)
     expanded: dict[str, type] = {}
     parameters: list[inspect.Parameter] = []
@@ -157,7 +157,7 @@ def listed(text: str) -> list[str]:
 
 def say(text: str, *, err: bool = True) -> None:
     """Print lines on stderr or stdout, with control characters in names escaped."""
-    typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
+    typer.echo(printable_lines(text), err=err)
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ _WARNED: list[str] = []  # by the last `working` block, until `deliver` prints t
 def say_warnings(known: Sequence[str] = ()) -> None:
     """Print the warnings of the last `working` block, except those among the notes of a result."""
     for text in _WARNED:
-        if text not in known:
+        if text not in map(printable, known):
             say(f"note: {text}")
 
 
@@ -190,11 +190,11 @@ def deliver(result: R, outputs: Outputs) -> R:
     with show_progress(outputs.quiet) as progress:
         for done, name in enumerate(outputs.files()):
             progress(f"rendering {name}", done, len(outputs.files()))
-            texts[name] = _rendered(result, name).encode(errors="backslashreplace").decode()  # of odd file names
+            texts[name] = _rendered(result, name)
     to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
     for name, path in outputs.files().items():
         if name in to_stdout:
-            say(texts[name].removesuffix("\n"), err=False) if sys.stdout.isatty() else typer.echo(texts[name], nl=False)
+            typer.echo(texts[name], nl=False)
         else:
             write_text(path, texts[name])
     if not outputs.quiet:

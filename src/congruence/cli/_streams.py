@@ -1,8 +1,9 @@
-"""Standard streams that tolerate a closed pipe: ``congruence ... | head`` ends quietly."""
+"""Standard streams that tolerate a closed pipe or terminal: ``congruence ... | head`` ends quietly."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -13,9 +14,10 @@ from congruence.errors import InputError
 
 
 class _Stream(io.FileIO):
-    """A standard stream. Once writing has failed, all further output is dropped; `error` says why."""
+    """A standard stream. Once writing has failed, all output is dropped; `error` says why, unless it is closed."""
 
     error: OSError | None = None
+    terminal = False
 
     def write(self, data: Any) -> int:
         try:
@@ -23,7 +25,7 @@ class _Stream(io.FileIO):
         except BlockingIOError:
             raise
         except OSError as error:
-            self.error = error
+            self.error = None if error.errno == (errno.EIO if self.terminal else errno.EPIPE) else error
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -32,7 +34,7 @@ class _Stream(io.FileIO):
 
 @contextlib.contextmanager
 def lasting_streams() -> Iterator[None]:
-    """Let a command finish and exit with its own code although its output pipe is closed.
+    """Let a command finish and exit with its own code although its output pipe or terminal is closed.
 
     Any other failure to write, such as a full disk, is raised as an `InputError` at the end. Streams without a
     file descriptor, such as those of a notebook, are left unchanged.
@@ -48,7 +50,7 @@ def lasting_streams() -> Iterator[None]:
                 stream.flush()
         sys.stdout, sys.stderr = before
         for raw in wrapped:
-            if raw.error is not None and not isinstance(raw.error, BrokenPipeError):
+            if raw.error is not None:
                 raise InputError(f"cannot write the output: {raw.error.strerror}")
 
 
@@ -57,10 +59,11 @@ def _wrap(stream: Any, wrapped: list[_Stream]) -> Any:
         number = stream.fileno()
     except (AttributeError, OSError, ValueError):  # closed, or without a file descriptor
         return stream
-    if number not in (1, 2) or stream.isatty():
+    if number not in (1, 2) or (os.name == "nt" and stream.isatty()):  # a console there is no file
         return stream
     stream.flush()
     wrapped.append(_Stream(number, "w", closefd=False))
+    wrapped[-1].terminal = stream.isatty()  # later it may be closed
     return io.TextIOWrapper(
         io.BufferedWriter(wrapped[-1]),
         encoding=stream.encoding,

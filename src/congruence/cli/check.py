@@ -11,7 +11,7 @@ from congruence.align._limits import check_gates
 from congruence.align._options import CheckOptions
 from congruence.cli import _command as cli
 from congruence.cli._gates import FailAbove, FailOn, exit_by_gates, record_gates
-from congruence.errors import InputError
+from congruence.errors import InputError, printable_lines
 from congruence.options import DATA, OUTPUT, option
 
 if TYPE_CHECKING:
@@ -120,4 +120,4 @@ def _write_junit(path: Path, gates: Sequence[Gate], verdict: str) -> None:
         if gate.exceeded:
             ElementTree.SubElement(case, "failure", message=gate.message).text = verdict
     ElementTree.indent(suite)
-    write_text(path, ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n")
+    write_text(path, printable_lines(ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)) + "\n")

@@ -16,6 +16,7 @@ from typing import Any
 
 from congruence.errors import InputError, Terminated
 
+HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
 POLL = 0.2  # seconds between checks for messages
 _stop: Any = None  # in a worker: the event that asks it to stop
 _messages: Any = None  # in a worker: the queue of `send_message`
@@ -128,29 +129,31 @@ def _run_task(work: Callable[..., Any], task: tuple[Any, ...]) -> Any:
         return work(*task)
 
 
-@contextlib.contextmanager
-def exit_on_sigterm() -> Iterator[None]:
-    """Raise `Terminated` on SIGTERM inside the block, so that it can be left in order; only the main thread can."""
+def exit_on_signals() -> contextlib.AbstractContextManager[None]:
+    """Raise `Terminated` on SIGTERM or SIGHUP inside the block, so that it can be left in order."""
 
     def leave(number: int, frame: Any) -> None:
-        raise Terminated
+        if number == HANGUP:  # the system and the shell send it both
+            signal.signal(number, signal.SIG_IGN)
+        raise Terminated(number)
 
-    with _handling(signal.SIGTERM, leave):
-        yield
+    return handling(leave, signal.SIGTERM, HANGUP)
 
 
 @contextlib.contextmanager
-def _handling(number: int, handler: Any) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(number, handler)
+def handling(handler: Any, *numbers: int) -> Iterator[None]:
+    """Handle signals inside the block, except those that are ignored (nohup); only the main thread can."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {n: signal.getsignal(n) for n in numbers if main and signal.getsignal(n) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(number, signal.SIG_DFL if before is None else before)
+        for number, old in before.items():
+            signal.signal(number, signal.SIG_DFL if old is None else old)
 
 
 def _ignore_interrupts() -> contextlib.AbstractContextManager[None]:
-    """Ignore Ctrl-C inside the block; only the main thread can."""
-    return _handling(signal.SIGINT, signal.SIG_IGN)
+    """Ignore Ctrl-C and the end of the terminal inside the block."""
+    return handling(signal.SIG_IGN, signal.SIGINT, HANGUP)

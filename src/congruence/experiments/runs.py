@@ -17,7 +17,6 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,10 @@ import numpy as np
 from congruence._saved import read_tensors, write_tensors
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
-from congruence.files import LOCK, check_writable, make_folder, system_reason, write_text
-from congruence.guards import is_file, is_folder, parse_json, read_object, reading
-from congruence.memory import check_fits
+from congruence.files import LOCK, append_line, make_folder, write_text
+from congruence.guards import check_folder, is_file, is_folder, read_json_lines, read_object
 from congruence.parts import RECORD
-from congruence.result import json_text
+from congruence.result import installed, json_text
 from congruence.tables import Table, read_table, write_table
 from congruence.tables.read import CODES
 
@@ -68,28 +66,15 @@ class Run:
     def log(self, **numbers: float | int | str | None) -> None:
         """Append one line to metrics.jsonl; NaN and infinity become null."""
         line = json.dumps({key: _plain(value) for key, value in numbers.items()}, allow_nan=False)
-        path = check_writable(self.folder / METRICS)
-        try:
-            with path.open("ab+") as file:
-                _remove_truncated_line(file)
-                file.write(line.encode() + b"\n")
-        except OSError as error:
-            raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
+        append_line(self.folder / METRICS, line)
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl, except a truncated last one."""
         path = self.folder / METRICS
-        if not is_file(path):
-            return []
-        with reading(path, "a log"):
-            check_fits(path, path.stat().st_size)
-            *lines, _truncated = path.read_bytes().split(b"\n")
-        entries = []
-        for number, line in enumerate(lines, start=1):
-            entry = parse_json(line, path, f"line {number} of a log")
+        entries: list[dict[str, Any]] = read_json_lines(path, "a log") if is_file(path) else []
+        for number, entry in enumerate(entries, start=1):
             if not isinstance(entry, dict):
                 raise InputError(f"line {number} of {path} is not a JSON object; congruence did not write it")
-            entries.append(entry)
         return entries
 
     def rewind(self, key: str, last: float) -> None:
@@ -195,6 +180,7 @@ def open_run(folder: str | Path) -> Run:
         raise InputError(f"there is no run folder {folder}")
     if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}, so it is not a run folder")
+    check_folder(folder)
     content = read_object(folder / CONFIG, "the config of a run")
     if content.get("kind") != KIND or not isinstance(content.get("config"), dict):
         raise InputError(f"{folder / CONFIG} was not written by congruence: its kind is {content.get('kind')!r}")
@@ -211,35 +197,13 @@ def _read_arrays(path: Path) -> dict[str, Array]:
 
 def describe_environment() -> dict[str, Any]:
     """Versions and the kind of machine, without names of hosts, users or folders; nothing is imported for it."""
-    versions: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = None
     return {
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
         "processors": os.cpu_count(),
-        "packages": versions,
+        "packages": installed(*PACKAGES),
     }
-
-
-def _remove_truncated_line(file: Any) -> None:
-    """Truncate a file after its last line break."""
-    end = file.seek(0, os.SEEK_END)
-    start = end
-    while start > 0:
-        block = min(4096, start)
-        file.seek(start - block)
-        place = file.read(block).rfind(b"\n")
-        if place >= 0:
-            start += place + 1 - block
-            break
-        start -= block
-    if start < end:
-        file.truncate(start)
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from congruence.document import Block, Column, Details, Document, Figure, Image, Table, as_cell, walk
+from congruence.errors import printable_lines
 from congruence.formatting import UNDEFINED, setting
 from congruence.result import versions
 
@@ -38,7 +39,7 @@ def render_html(document: Document) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     more = {"script": script, "script_hash": f"sha256-{digest}"}  # the only script that the page may run
     page = _render("page.html.j2", document, limits, drawn, **more)
-    while len(page.encode(errors="backslashreplace")) > LIMIT and (limits.details > 0 or limits.rows > 1):
+    while len(page.encode()) > LIMIT and (limits.details > 0 or limits.rows > 1):
         limits = _Limits(max(limits.rows // 2, 1), limits.details // 2)
         page = _render("page.html.j2", document, limits, drawn, **more)
     return page
@@ -64,7 +65,7 @@ def _render(template: str, document: Document, limits: _Limits, drawn: dict[int,
         versions=versions(),
         **more,
     )
-    return str(text)
+    return printable_lines(text)
 
 
 def _settings(settings: dict[str, Any]) -> Table:

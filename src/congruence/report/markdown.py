@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from congruence import document as doc
 from congruence.document import Block, Cell, Details, Document, Findings, Grid, Group, Heading, Notes, Table, as_cell
+from congruence.errors import printable_lines
 from congruence.formatting import setting
 from congruence.report.html import MARKS
 from congruence.result import versions
@@ -13,7 +14,7 @@ from congruence.result import versions
 
 def render_markdown(document: Document) -> str:
     """Return the document as GitHub-flavoured Markdown."""
-    return "\n\n".join(part for part in _parts(document) if part) + "\n"
+    return printable_lines("\n\n".join(part for part in _parts(document) if part)) + "\n"
 
 
 def _parts(document: Document) -> Iterator[str]:

@@ -27,7 +27,7 @@ from congruence.checks import require
 from congruence.errors import TableError
 from congruence.guards import open_archive, open_tensors, parse_json, reading
 from congruence.memory import check_fits
-from congruence.tables.access import npy_header
+from congruence.tables.access import load_member, map_npy, npy_members, pickle_refusal
 from congruence.tables.columns import Selection
 from congruence.tables.table import Table
 
@@ -39,7 +39,6 @@ _SAFETENSORS_DTYPES = {
     "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",
 }  # fmt: skip
-_NPZ_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what np.savez and np.savez_compressed write
 # All names in a file of tensors. torch's own weights_only list is longer, and includes calls that take as much memory
 # as a few bytes ask for, such as bytearray(10**12).
 _TENSOR_GLOBALS = re.compile(
@@ -70,36 +69,17 @@ class Entry:
 def read_npy(path: Path, select: Selection) -> Table:
     """Map a .npy file into memory."""
     select.refuse(path, "id", "features", "metadata", "key", because="a .npy file holds one array and no names")
-    with path.open("rb") as handle:
-        header = npy_header(path, handle, path.stat().st_size)
-    if header.dtype.hasobject:
-        raise TableError(_pickle_refusal(path, "the array"))
-    # An empty file cannot be mapped.
-    values = np.load(path, mmap_mode=None if 0 in header.shape else "r", allow_pickle=False)
-    return Table(values, select.name, path=path)
+    return Table(map_npy(path), select.name, path=path)
 
 
 def read_npz(path: Path, select: Selection) -> Table:
     """Read the needed arrays of a .npz file."""
     entries = {}
     with open_archive(path) as archive:
-        for info in archive.infolist():
-            member = info.filename
-            if not member.endswith(".npy"):
-                continue
-            if info.compress_type not in _NPZ_METHODS:
-                raise TableError(f"{path}: {member} is compressed in a way that np.savez does not use; save it again")
-            with archive.open(member) as handle:
-                header = npy_header(path, handle, info.file_size)
-            load = partial(_load_member, archive, member)
-            entries[member[:-4]] = Entry(header.shape, load, header.nbytes, header.dtype.hasobject)
+        for name, header in npy_members(path, archive):
+            load = partial(load_member, archive, name)
+            entries[name] = Entry(header.shape, load, header.nbytes, header.dtype.hasobject)
         return table_from_entries(path, entries, select)
-
-
-def _load_member(archive: zipfile.ZipFile, member: str) -> Array:
-    with archive.open(member) as handle:
-        array: Array = np.lib.format.read_array(handle, allow_pickle=False)
-    return array
 
 
 def read_safetensors(path: Path, select: Selection) -> Table:
@@ -249,13 +229,6 @@ def _tensor_refusal(path: Path) -> str:
     )
 
 
-def _pickle_refusal(path: Path, what: str) -> str:
-    return (
-        f"{path}: {what} holds Python objects, which are never unpickled because they may run code; "
-        "save it with a number or text dtype"
-    )
-
-
 def table_from_entries(path: Path, entries: Mapping[str, Entry], select: Selection) -> Table:
     """Build a table from named arrays: the matrix, its ids, its feature names and its metadata."""
     select.refuse(path, "features", "metadata", because="it holds arrays, not columns; --key chooses the array")
@@ -305,7 +278,7 @@ def _choose_key(path: Path, entries: Mapping[str, Entry], key: str | None) -> st
 
 def _load(path: Path, name: str, entry: Entry) -> Array:
     if entry.pickled:
-        raise TableError(_pickle_refusal(path, f"the array {name!r}"))
+        raise TableError(pickle_refusal(path, f"the array {name!r}"))
     with reading(path):
         array = entry.load()
     if array.dtype.kind == "U" and array.dtype.itemsize:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from congruence.arrays import listing
 from congruence.errors import TableError
-from congruence.guards import check_readable, reading
+from congruence.guards import check_folder, read_json, reading
 
 _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"  # what `save_to_disk` writes
 
@@ -40,10 +39,9 @@ def dataset_files(folder: Path) -> list[str] | None:
     if not ((folder / _STATE).is_file() and (folder / _INFO).is_file()):
         return None
     with reading(folder / _STATE):
-        state = json.loads((folder / _STATE).read_text("utf-8"))
+        state = read_json(folder / _STATE, "the state of a dataset")
         names = [str(file["filename"]) for file in state["_data_files"]]
     if state.get("_indices_data_files") or any(Path(name).name != name for name in names) or not names:
         raise TableError(f"{folder} refers to rows or files elsewhere, which is not followed; save it to disk again")
-    for name in names:
-        check_readable(folder / name)
+    check_folder(folder)
     return [str(folder / name) for name in names]

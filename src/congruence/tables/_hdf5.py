@@ -24,7 +24,7 @@ from typing import Any
 from congruence.arrays import Array
 from congruence.checks import require
 from congruence.errors import TableError
-from congruence.guards import MEMBERS, first_sentence, reading
+from congruence.guards import DEFLATE_RATIO, MEMBERS, first_sentence, reading
 from congruence.memory import check_fits, load_matrix, max_bytes
 from congruence.tables._arrays import Entry, table_from_entries
 from congruence.tables.columns import Selection
@@ -43,7 +43,6 @@ _FIX = "allow more memory or processes, or save the table as .parquet or .npz"
 _FEW_BYTES = 2**24  # of numbers that are read as a check
 _TEXT_ROWS = 2**14  # of text read at a time
 _PER_CHUNK = 512  # bytes that HDF5 takes to keep track of one chunk
-_DEFLATE_RATIO = 1032  # the largest expansion of gzip
 # What anndata reads about an element; other attributes may be of types that h5py does not know.
 _ATTRIBUTES = ("encoding-type", "encoding-version", "_index", "column-order", "categories", "ordered", "shape")
 
@@ -208,7 +207,7 @@ def _check_chunks(path: Path, data: Any) -> None:
         data.id.chunk_iter(stored.append)
     most = math.prod(data.chunks) * data.dtype.itemsize
     for chunk in stored if data.compression == "gzip" else ():
-        if chunk.size * _DEFLATE_RATIO > max_bytes():
+        if chunk.size * DEFLATE_RATIO > max_bytes():
             _, content = data.id.read_direct_chunk(chunk.chunk_offset)
             if len(zlib.decompressobj().decompress(content, most + 1)) > most:
                 raise TableError(f"{path} is damaged: a chunk of {data.name} unpacks to more than {most} bytes")

@@ -22,6 +22,7 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.guards import DEFLATE_RATIO
 from congruence.memory import check_fits, load_matrix, max_bytes, spills
 from congruence.tables._anndata import parts_of, table_from_store
 from congruence.tables._arrays import VALUES, Entry, table_from_entries
@@ -35,7 +36,6 @@ _HARMLESS = {"bytes", "transpose", "crc32c", "shuffle", "delta", "fixedscaleoffs
 _NOT_CHUNKS = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"}
 _SLACK = 4096  # bytes that headers and checksums may add to a chunk
 _PER_CHUNK = 1024  # bytes that zarr takes to keep track of one chunk
-_DEFLATE_RATIO = 1032  # the largest expansion of gzip and zlib
 _AT_ONCE = 16  # chunks that zarr decodes at the same time, roughly
 
 
@@ -157,7 +157,7 @@ class _Chunks:
         declared = _zstd_size(data) if compressor == "zstd" else None
         if declared is not None:
             return declared
-        if compressor != "zstd" and length * _DEFLATE_RATIO * _AT_ONCE < max_bytes():
+        if compressor != "zstd" and length * DEFLATE_RATIO * _AT_ONCE < max_bytes():
             return 0
         data += handle.read(length - len(data))
         if compressor == "zlib":

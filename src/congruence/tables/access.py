@@ -5,23 +5,25 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.errors import InputError, TableError
+from congruence.errors import InputError, TableError, printable
 from congruence.guards import NPY_HEADER, open_archive, suffix_of
 from congruence.memory import check_fits
+
+_NPZ_METHODS = (ZIP_STORED, ZIP_DEFLATED)  # what np.savez and np.savez_compressed write
 
 
 def stem_of(path: Path) -> str:
     """Return the file name without the suffix that names the format."""
-    stem = path.name[: len(path.name) - len(suffix_of(path))] or path.name
-    return stem.encode(errors="backslashreplace").decode()  # file names on Linux need not be UTF-8
+    return printable(path.name[: len(path.name) - len(suffix_of(path))] or path.name)
 
 
 def unique_names(paths: Sequence[str | Path]) -> list[str]:
@@ -86,16 +88,44 @@ def read_npz_arrays(
         if most is not None and size > most:
             raise InputError(f"{path} holds {size} bytes; at most {most} are read as {what}")
         check_fits(path, size)
-        found = {}
-        for info in archive.infolist():
-            name = info.filename.removesuffix(".npy")
-            if name == info.filename or not (names is None or name in names):
-                continue
+        members = npy_members(path, archive)
+        return {name: load_member(archive, name) for name, _ in members if names is None or name in names}
+
+
+def npy_members(path: Path, archive: ZipFile) -> Iterator[tuple[str, NpyHeader]]:
+    """The names of the arrays in a .npz file, and their headers."""
+    for info in archive.infolist():
+        name = info.filename
+        if name.endswith(".npy"):
+            if info.compress_type not in _NPZ_METHODS:
+                raise TableError(f"{path}: {name} is compressed in a way that np.savez does not use; save it again")
             with archive.open(info) as handle:
-                npy_header(path, handle, info.file_size)
-            with archive.open(info) as handle:
-                found[name] = np.lib.format.read_array(handle, allow_pickle=False)
-    return found
+                yield name.removesuffix(".npy"), npy_header(path, handle, info.file_size)
+
+
+def load_member(archive: ZipFile, name: str) -> Array:
+    """Read an array of a .npz file."""
+    with archive.open(f"{name}.npy") as handle:
+        array: Array = np.lib.format.read_array(handle, allow_pickle=False)
+    return array
+
+
+def map_npy(path: Path) -> Array:
+    """Map a file of np.save into memory, if it is not empty."""
+    with path.open("rb") as handle:
+        header = npy_header(path, handle, path.stat().st_size)
+    if header.dtype.hasobject:
+        raise TableError(pickle_refusal(path, "the array"))
+    array: Array = np.load(path, mmap_mode=None if 0 in header.shape else "r", allow_pickle=False)
+    return array
+
+
+def pickle_refusal(path: Path, what: str) -> str:
+    """Why an array of Python objects is not read."""
+    return (
+        f"{path}: {what} holds Python objects, which are never unpickled because they may run code; "
+        "save it with a number or text dtype"
+    )
 
 
 def npy_header(path: Path, handle: IO[bytes], size: int) -> NpyHeader:

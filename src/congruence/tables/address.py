@@ -22,6 +22,7 @@ from congruence.guards import first_sentence
 from congruence.memory import check_fits
 
 STDIN = "<stdin>"  # how standard input, given as "-", is named in messages
+RETRY_SECONDS = 30  # of a network that does not answer; by default gs:// goes on for a quarter of an hour
 KEPT_BYTES = 2**30  # of copies that are kept for the next reading
 _SCHEME = re.compile(r"(s3|gs|gcs|file):/+")  # a Path has lost one of the two slashes
 _BLOCK = 2**22
@@ -79,7 +80,8 @@ def listed(folder: Address, pattern: str = "*") -> list[str]:
 def _system(address: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem
 
-    system, path = FileSystem.from_uri(address)
+    more = f"{'&' if '?' in address else '?'}retry_limit_seconds={RETRY_SECONDS}" if address[0] == "g" else ""
+    system, path = FileSystem.from_uri(address + more)
     return system, path
 
 

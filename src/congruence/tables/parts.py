@@ -16,7 +16,7 @@ import numpy as np
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
 from congruence.files import ReadFile, real_path
-from congruence.guards import reading, suffix_of
+from congruence.guards import check_folder, reading, suffix_of
 from congruence.memory import spill_chunks
 from congruence.tables._folders import dataset_files
 from congruence.tables.access import stem_of
@@ -60,6 +60,8 @@ def part_files(path: str | os.PathLike[str]) -> list[str]:
         folders = sorted(Path(one).name for one in inside if Path(one).is_dir())
         hint = f"it holds the folders {listing(folders)}" if folders else f"known are {', '.join(SUFFIXES)}"
         raise TableError(f"{folder} is a folder without embedding files; {hint}")
+    if not isinstance(folder, Address):
+        check_folder(folder, names=[Path(one).name for one in files])
     return files
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
-from congruence.guards import check_readable, reading, suffix_of
-from congruence.tables.access import npy_header, stem_of
+from congruence.guards import check_folder, check_readable, reading, suffix_of
+from congruence.tables.access import map_npy, stem_of
 from congruence.tables.address import as_path
 from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, check_format
@@ -85,6 +85,7 @@ def read_table(
 def read_selected(path: Path, select: Selection) -> Table:
     """Read an embedding table; `read_table` with its options in one object."""
     if suffix_of(path) not in BY_SUFFIX and (path / CODES).is_file():
+        check_folder(path, names=[CODES])
         return read_selected(path / CODES, replace(select, name=select.name or path.name))
     known = check_format(path)
     for option in ("delimiter", "header"):
@@ -181,11 +182,10 @@ def read_row_columns(
 def _columns_of_matrix(path: Path, id: str | None, key: str | None) -> RowColumns:
     if suffix_of(path) == ".npy" and id is None and key is None:
         check_readable(path)
-        with reading(path), path.open("rb") as handle:
-            header = npy_header(path, handle, path.stat().st_size)
-        if len(header.shape) == 1 and header.shape[0] and not header.dtype.hasobject:  # labels
-            with reading(path):
-                return RowColumns({"0": as_column(np.load(path, allow_pickle=False))}, None)
+        with reading(path):
+            array = map_npy(path)
+            if array.ndim == 1 and len(array):  # labels
+                return RowColumns({"0": as_column(np.array(array))}, None)
     table = read_table(path, id=id, key=key)
     names = table.features or tuple(map(str, range(table.d)))
     values = to_numpy(table.values)

@@ -12,7 +12,6 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
-from congruence.files import replacing
 from congruence.guards import suffix_of
 from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, guarded, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
@@ -67,7 +66,7 @@ def rewrite_values(
         layout = _layout(file, columns, target, names or number_columns(columns.values, width), flag)
         labels = [name for name in layout.schema.names if name not in layout.values]
         n = 0
-        with writing(target), replacing(target) as temporary, ExitStack() as stack:
+        with writing(target) as temporary, ExitStack() as stack:
             writer = stack.enter_context(open_writer(temporary, target, layout.schema, labels))
             for batch in guarded(source, file.batches(file.schema.names, block_rows(columns), None)):
                 if batch.num_rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,12 @@ def concatenate_labels(parts: Sequence[tuple[Array | None, Mapping[str, Array]]]
         "ids": np.concatenate(ids) if ids and len(ids) == len(parts) else None,
         "metadata": {name: np.concatenate([columns[name] for _, columns in parts]) for name in parts[0][1]},
     }
+
+
+def concatenate(tables: Sequence[Table]) -> Table:
+    """The rows of several tables with the same columns."""
+    labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
+    return replace(tables[0], values=np.concatenate([to_numpy(table.values) for table in tables]), **labels)
 
 
 def is_frame(x: object) -> bool:

@@ -9,7 +9,6 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from congruence.tables._write_columns import first_of, write_columns
 from congruence.tables._zarr import import_zarr
 from congruence.tables.formats import COLUMNAR, WRITABLE
 from congruence.tables.parts import Stream
-from congruence.tables.table import Table, concatenate_labels
+from congruence.tables.table import Table, concatenate
 
 HEADER_LIMIT = 50 * 2**20  # bytes of text in a safetensors header; the library refuses to read 100 MB
 
@@ -53,16 +52,9 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     suffix = writable_suffix(path)
     if id is not None and suffix not in COLUMNAR:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
-    if suffix not in (".npy", *_WRITERS):
-        write_stream(Stream(table.n, iter([table])), path, id=id)
-        return
-    with writing(path), replacing(path) as temporary:
-        if suffix == ".npy":
-            if table.features:
-                raise TableError(f"{path} cannot be written: .npy would lose the feature names; use .npz")
-            _write_npy([table], table.n, temporary, path)
-        else:
-            _WRITERS[suffix](table, temporary, path)
+    if suffix == ".npy" and table.features:
+        raise TableError(f"{path} cannot be written: .npy would lose the feature names; use .npz")
+    write_stream(Stream(table.n, iter([table])), path, id=id)
 
 
 def write_stream(stream: Stream, path: str | Path, *, id: str | None = None) -> None:
@@ -83,18 +75,17 @@ def write_stream(stream: Stream, path: str | Path, *, id: str | None = None) -> 
     path = Path(path)
     suffix = writable_suffix(path)
     if suffix == ".zarr":
-        _write_zarr(stream, path)
-    elif suffix in COLUMNAR:
-        with writing(path), replacing(path) as temporary:
+        _check_folder(path)
+    with writing(path, folder=suffix == ".zarr") as temporary:
+        if suffix == ".zarr":
+            _write_zarr(stream, temporary, path)
+        elif suffix in COLUMNAR:
             write_columns(stream.chunks, temporary, path, id)
-    elif suffix == ".npy":
-        with writing(path), replacing(path) as temporary:
+        elif suffix == ".npy":
             _write_npy(stream.chunks, stream.n, temporary, path)
-    else:
-        tables = list(stream.chunks)
-        values = np.concatenate([to_numpy(table.values) for table in tables])
-        labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
-        write_table(replace(tables[0], values=values, **labels), path)
+        else:
+            tables = list(stream.chunks)
+            _WRITERS[suffix](tables[0] if len(tables) == 1 else concatenate(tables), temporary, path)
 
 
 def check_table_path(path: str | Path, table: Table | None = None) -> None:
@@ -132,7 +123,7 @@ def write_obsm(path: str | Path, key: str, values: Any) -> None:
     import h5py
     from anndata.io import write_elem
 
-    with writing(path), replacing(path) as temporary:
+    with writing(path) as temporary:
         shutil.copyfile(path, temporary)
         with h5py.File(temporary, "r+") as store:
             write_elem(store.require_group("obsm"), key, to_numpy(values))
@@ -147,10 +138,11 @@ def writable_suffix(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn exceptions of file libraries inside the block into a `TableError` of one sentence that names the file."""
+def writing(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """As `replacing`; exceptions of file libraries become a `TableError` of one sentence that names the file."""
     try:
-        yield
+        with replacing(path, folder=folder) as temporary:
+            yield temporary
     except CongruenceError:
         raise
     except Exception as error:
@@ -216,29 +208,27 @@ def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:
         data.write_h5ad(temporary)
 
 
-def _write_zarr(stream: Stream, path: Path) -> None:
+def _write_zarr(stream: Stream, temporary: Path, path: Path) -> None:
     """Write a zarr group; the values are written chunk by chunk, the other columns are collected first."""
-    _check_folder(path)
-    with writing(path), replacing(path, folder=True) as temporary:
-        # Version 3 of the format has no stable specification of text yet.
-        group = import_zarr(path).open_group(str(temporary), mode="w-", zarr_format=2)
-        labels: dict[str, list[Array]] = {}
-        features: dict[str, Array] = {}
-        start = 0
-        for table in stream.chunks:
-            columns = _unicode_arrays(table, path)
-            if nested := [name for name in columns if "/" in name]:
-                raise TableError(f"{path} cannot be written: zarr takes the / in {listing(nested)} for a folder")
-            values, features = columns.pop(VALUES), {FEATURES: columns.pop(FEATURES)} if table.features else {}
-            if not start:
-                chunks = "auto" if table.n >= stream.n else (table.n, table.d)
-                group.create_array(VALUES, shape=(stream.n, table.d), dtype=values.dtype, chunks=chunks)
-            _fill(group[VALUES], values, start)
-            for name, column in columns.items():
-                labels.setdefault(name, []).append(column)
-            start += table.n
-        for name, column in ({name: np.concatenate(parts) for name, parts in labels.items()} | features).items():
-            _fill(group.create_array(name, shape=column.shape, dtype=column.dtype), column, 0)
+    # Version 3 of the format has no stable specification of text yet.
+    group = import_zarr(path).open_group(str(temporary), mode="w-", zarr_format=2)
+    labels: dict[str, list[Array]] = {}
+    features: dict[str, Array] = {}
+    start = 0
+    for table in stream.chunks:
+        columns = _unicode_arrays(table, path)
+        if nested := [name for name in columns if "/" in name]:
+            raise TableError(f"{path} cannot be written: zarr takes the / in {listing(nested)} for a folder")
+        values, features = columns.pop(VALUES), {FEATURES: columns.pop(FEATURES)} if table.features else {}
+        if not start:
+            chunks = "auto" if table.n >= stream.n else (table.n, table.d)
+            group.create_array(VALUES, shape=(stream.n, table.d), dtype=values.dtype, chunks=chunks)
+        _fill(group[VALUES], values, start)
+        for name, column in columns.items():
+            labels.setdefault(name, []).append(column)
+        start += table.n
+    for name, column in ({name: np.concatenate(parts) for name, parts in labels.items()} | features).items():
+        _fill(group.create_array(name, shape=column.shape, dtype=column.dtype), column, 0)
 
 
 def _fill(array: Any, column: Array, start: int) -> None:

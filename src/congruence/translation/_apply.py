@@ -206,14 +206,15 @@ def _apply_parts(
         for folder in {target.parent for target in parts.values()}:
             folder.mkdir(parents=True, exist_ok=True)
         names = {target: target.relative_to(out).as_posix() for target in parts.values()}
-        inputs = {name: one["input"] for name, one in record.parts.items()}
-        left = {s: t for s, t in parts.items() if inputs.get(names[t]) != _identity(s) or not record.holds(names[t])}
+        known = {name: one["input"] for name, one in record.parts.items()}
+        now = {source: _identity(source) for source in parts}  # before they are read: they may change meanwhile
+        left = {s: t for s, t in parts.items() if known.get(names[t]) != now[s] or not record.holds(names[t])}
         for target in left.values():
             check_table_path(target)
         done = len(parts) - len(left)
         try:
             for part, counts in _translated(job, left):
-                record.add(names[left[part]], input=_identity(part), **counts)
+                record.add(names[left[part]], input=now[part], **counts)
                 done += 1
                 if progress is not None:
                     progress("translating parts", done, len(parts))
@@ -280,6 +281,7 @@ def _open_record(folder: Path, settings: Mapping[str, Any]) -> Manifest:
 
 
 def _identity(path: Path) -> list[int]:
-    """The size of a file, or of the files of a store, and the time of its last change in nanoseconds."""
+    """The size of a file, or of the files of a store, and when they were changed: by their own account, and truly."""
     stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
-    return [sum(one.st_size for one in stats), max((one.st_mtime_ns for one in stats), default=0)]
+    times = [max((getattr(one, time) for one in stats), default=0) for time in ("st_mtime_ns", "st_ctime_ns")]
+    return [sum(one.st_size for one in stats), *times]

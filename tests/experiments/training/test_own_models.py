@@ -392,11 +392,12 @@ def kill(arguments, number, path):
     return process.returncode, err
 
 
-def test_sigterm_leaves_a_checkpoint_and_the_same_command_continues_with_the_same_weights(folder):
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_a_checkpoint_and_the_same_command_continues_with_the_same_weights(folder, sent):
     command = ["-m", "congruence", "train", "mine.py:Mine", "--data", "rows.parquet", "--id", "name"]
     command += ["--steps", "60", "--batch", "16", "--device", "cpu", "--deterministic"]
-    code, err = kill(command, signal.SIGTERM, "runs/Mine-0/metrics.jsonl")
-    assert code == 143
+    code, err = kill(command, sent, "runs/Mine-0/metrics.jsonl")
+    assert code == 128 + sent
     assert "interrupted; finished steps are kept in runs, and the same command resumes" in err
     assert not open_run("runs/Mine-0").finished
     options = {"data": "rows.parquet", "id": "name", "steps": 60, "batch": 16, "device": "cpu", "deterministic": True}

@@ -95,14 +95,14 @@ def _judge(folders: Sequence[Path]) -> None:
 
     for folder in folders:
         result = judge(folder)
-        typer.echo(f"{folder}: {result.status}. {result.verdict}")
+        cli.say(f"{folder}: {result.status}. {result.verdict}", err=False)
 
 
 def _book(folders: Sequence[Path]) -> None:
     from congruence.experiments.recipes import book
 
     for folder in folders:
-        typer.echo(f"written: {book(folder)}")
+        cli.say(f"written: {book(folder)}", err=False)
 
 
 FOLDER_VERBS = {"verify": _verify, "judge": _judge, "book": _book}

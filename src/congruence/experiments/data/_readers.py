@@ -17,7 +17,7 @@ from congruence.checks import require
 from congruence.errors import InputError
 from congruence.guards import is_file, open_archive, reading
 from congruence.memory import check_fits
-from congruence.tables.access import npy_header
+from congruence.tables.access import map_npy, npy_header
 
 VARIABLE = "CONGRUENCE_DATA"
 BLOCK = 2**24  # bytes read at a time
@@ -135,12 +135,11 @@ def _blocks(rows: Array, most: int) -> Iterator[tuple[int, int, slice]]:
 
 def read_labels(path: Path, expected: tuple[int, int]) -> Float:
     """Read numeric labels written by np.save, whatever the suffix; Python objects are refused."""
-    with reading(path), path.open("rb") as handle:
-        header = npy_header(path, handle, path.stat().st_size)
-        if header.shape != expected or header.dtype.kind not in "uif":
-            raise InputError(f"{path} must hold numbers of shape {expected}; got {header.dtype} of {header.shape}")
-        handle.seek(0)
-        return np.asarray(np.lib.format.read_array(handle, allow_pickle=False), dtype=np.float64)
+    with reading(path):
+        array = map_npy(path)
+        if array.shape != expected or array.dtype.kind not in "uif":
+            raise InputError(f"{path} must hold numbers of shape {expected}; got {array.dtype} of {array.shape}")
+        return np.array(array, dtype=np.float64)
 
 
 def read_pngs(folder: Path, rows: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,9 +198,8 @@ def _mixture_config(model: str, data: DataOutline, given: dict[str, Any]) -> dic
 def _read_prior(path: Path) -> dict[str, Any]:
     """The weights, means and covariances of a .npz or .json file, as lists."""
     what = "a prior (.npz or .json)"
-    if path.suffix == ".npz":
-        return _check_prior(read_npz_arrays(path, what=what, most=PRIOR_BYTES), f"prior {path}")
-    return _check_prior(read_object(path, what), f"prior {path}")
+    read = partial(read_npz_arrays, most=PRIOR_BYTES) if path.suffix == ".npz" else read_object
+    return _check_prior(read(path, what=what), f"prior {path}")
 
 
 def _check_prior(found: Mapping[str, Any], name: str) -> dict[str, Any]:

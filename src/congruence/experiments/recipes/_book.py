@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import InputError
-from congruence.experiments.recipes._files import RESULT, read_json
+from congruence.errors import InputError, printable_lines
+from congruence.experiments.recipes._files import RESULT, read_if_there
 from congruence.files import write_text
 from congruence.formatting import UNDEFINED, number
 
@@ -49,7 +49,7 @@ def book(folder: str | Path) -> Path:
 
 def render_book(folder: Path) -> str:
     """The page as Markdown."""
-    results = {path.parent.name: read_json(path) for path in sorted(folder.glob(f"*/{RESULT}"))}
+    results = {path.parent.name: read_if_there(path) for path in sorted(folder.glob(f"*/{RESULT}"))}
     if not results:
         raise InputError(f"{folder} holds no results: it must have folders with a {RESULT}")
     found = {name: {one["name"]: one for one in content["findings"]} for name, content in results.items() if content}
@@ -58,7 +58,7 @@ def render_book(folder: Path) -> str:
         rows = [row for item in paper["items"] for row in _rows(item, found)]
         parts += [f"## {paper['name']}", f"*{paper['title']}*", _table(HEAD, rows)]
     parts += ["## Result folders", _table(("folder", "command", "claims", "verdict"), _folders(results))]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return printable_lines("\n\n".join(part.strip() for part in parts)) + "\n"
 
 
 def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from typing import Any
 from congruence.errors import InputError
 from congruence.experiments.recipes.result import NUMBERS, RecipeFigure, RecipeResult
 from congruence.files import replacing, write_text
-from congruence.guards import NUMBERS_BYTES, parse_json, read_object, reading
+from congruence.guards import NUMBERS_BYTES, read_json, read_object, reading
 from congruence.parts import RECORD, record_files
 from congruence.report.figures.svg import standalone
 from congruence.report.html import render_html
@@ -63,12 +63,8 @@ def write_numbers(
 def read_numbers(folder: Path) -> dict[str, Any]:
     """The settings, versions, drawn figures and numbers that `write_numbers` wrote."""
     path = folder / NUMBERS
-    with reading(path, "the numbers of a recipe"):
-        with gzip.open(path) as file:
-            text = file.read(NUMBERS_BYTES + 1)
-        if len(text) > NUMBERS_BYTES:
-            raise InputError(f"{path} holds more than {NUMBERS_BYTES} bytes, too many for the numbers of a recipe")
-        content = parse_json(text, path, "the numbers of a recipe")
+    with reading(path, what := "the numbers of a recipe"):
+        content = read_json(path, what, NUMBERS_BYTES)
         return {name: content[name] for name in ("settings", "versions", "drawn", "ours")}
 
 
@@ -77,7 +73,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_if_there(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None if there is none."""
     try:
         return read_object(path, "a result")

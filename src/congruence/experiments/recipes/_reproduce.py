@@ -18,7 +18,7 @@ from congruence.experiments.recipes._files import (
     PARTS,
     RESULT,
     read_figure,
-    read_json,
+    read_if_there,
     read_numbers,
     write_files,
     write_numbers,
@@ -28,7 +28,7 @@ from congruence.experiments.recipes.claims import SMOKE, not_judged
 from congruence.experiments.recipes.recipe import SCALES, Method, Recipe, RecipeJob, find_recipe
 from congruence.experiments.recipes.result import NUMBERS, RecipeFigure, RecipeResult, as_numbers
 from congruence.files import alone, check_writable, make_folder, write_text
-from congruence.guards import reading
+from congruence.guards import check_folder, reading
 from congruence.options import takes
 from congruence.parts import Parts, changed_files
 from congruence.progress import Progress
@@ -114,6 +114,7 @@ def _compute(
 
 def rebuild(folder: Path) -> RecipeResult:
     """Make the result of the numbers in a folder again, without computing any."""
+    check_folder(folder)
     kept = read_numbers(folder)
     with reading(folder / NUMBERS, "the numbers of a recipe"):
         missing = [name for name in kept["drawn"] if not (folder / f"{name}.svg").is_file()]
@@ -196,7 +197,7 @@ def _writable_folder(folder: Path) -> Path:
 
 def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None:
     """Refuse to overwrite files that no recipe wrote, and other results unless `force` is given."""
-    owner = read_json(folder / PARTS / OWNER)
+    owner = read_if_there(folder / PARTS / OWNER)
     if owner is None:
         foreign = [file for file in (*FILES, PARTS) if (folder / file).exists()]
         if foreign:
@@ -211,7 +212,7 @@ def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None
 
 def _read_finished(folder: Path, settings: Mapping[str, Any]) -> RecipeResult | None:
     """The result in the folder, if it is complete and has these settings."""
-    content = read_json(folder / RESULT)
+    content = read_if_there(folder / RESULT)
     if content is None or content.get("settings") != settings:
         return None
     try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 from congruence.checks import require
 from congruence.errors import InputError, NotConvergedWarning, Terminated
+from congruence.experiments.processes import HANGUP, handling
 from congruence.experiments.runs import Run
 from congruence.experiments.training._checkpoints import (
     Checkpoint,
@@ -64,8 +64,8 @@ def optimise(
         All settings.
     run : Run, optional
         A run folder for checkpoints and the log: the means of each epoch, or as `how.log_every` says. A checkpoint is
-        written every `how.checkpoint_seconds`, at the end, and on Ctrl-C and SIGTERM. One of the same training in the
-        folder is resumed: on a CPU the outcome is bit for bit that of an uninterrupted training.
+        written every `how.checkpoint_seconds`, at the end, and on Ctrl-C, SIGTERM and SIGHUP. One of the same training
+        in the folder is resumed: on a CPU the outcome is bit for bit that of an uninterrupted training.
     device : str
         "auto" takes a GPU if torch finds one.
     measure : callable, optional
@@ -74,7 +74,7 @@ def optimise(
         Called as progress(step, steps, loss) after each check of the loss, see `how.check_every`.
     stop : callable, optional
         Called after each step; if it returns True, the training ends as with Ctrl-C: with a checkpoint, and a
-        `KeyboardInterrupt`. After SIGTERM it is a `Terminated`, with exit code 143.
+        `KeyboardInterrupt`. After SIGTERM or SIGHUP it is a `Terminated`.
 
     Returns
     -------
@@ -97,13 +97,20 @@ def optimise(
         _hold_signals() as held,
     ):
         loop = _Loop(model.to(where), rows, draw, how, run, measure, progress)
+
+        def asked() -> bool:
+            if not held and stop is not None and stop():
+                held.append(signal.SIGINT)
+            return bool(held)
+
         torch.manual_seed(how.seed)
         loop.resume()
         try:
-            return loop.run_steps(_latched(lambda: bool(held), stop))
+            return loop.run_steps(asked)
         except KeyboardInterrupt:
-            if signal.SIGTERM in held:
-                raise Terminated from None
+            for number in held:
+                if number != signal.SIGINT:
+                    raise Terminated(number) from None
             raise
 
 
@@ -290,40 +297,19 @@ class _Loop:
 
 @contextlib.contextmanager
 def _hold_signals() -> Iterator[list[int]]:
-    """Hold back the first Ctrl-C or SIGTERM, and yield a list of those that came; a second one interrupts at once.
+    """Hold back the first Ctrl-C, SIGTERM or SIGHUP, and yield a list of those that came.
 
-    Python delivers signals to the main thread only; in another thread nothing is held back.
+    A second one interrupts at once, except SIGHUP, which the system and the shell send both.
     """
     held: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield held
-        return
 
     def note(number: int, frame: Any) -> None:
         held.append(number)
-        if len(held) > 1:
+        if len(held) > 1 and number != HANGUP:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handling(note, signal.SIGINT, signal.SIGTERM, HANGUP):
         yield held
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _latched(*conditions: Callable[[], bool] | None) -> Callable[[], bool]:
-    """A function that returns True from the first time that any of the conditions does."""
-    known = [condition for condition in conditions if condition is not None]
-    answer = False
-
-    def check() -> bool:
-        nonlocal answer
-        for condition in known:
-            answer = answer or condition()
-        return answer
-
-    return check
 
 
 def _as_tensors(data: Sequence[Any], device: str) -> list[Any]:
