@@ -68,6 +68,11 @@ def world(tmp_path, monkeypatch, figures):
     for seed, name in enumerate(["old", "new", "new_full", "embeddings"]):
         moved = x @ ortho_group.rvs(4, random_state=seed)
         pq.write_table(pa.table(documents | {f"emb_{i}": moved[:, i] for i in range(4)}), f"{name}.parquet")
+    (tmp_path / "demo").mkdir()
+    for seed in range(2):  # as `make demo` writes them
+        moved = x @ ortho_group.rvs(4, random_state=seed)
+        rows = {"id": np.arange(240), "Metadata_digit": np.arange(240) % 10}
+        pq.write_table(pa.table(rows | {f"emb_{i}": moved[:, i] for i in range(4)}), f"demo/seed{seed}.parquet")
     atoms = rng.normal(size=(20, 16))
     for i in range(3):
         own = rng.normal(size=(10, 16))
