@@ -65,7 +65,7 @@ def world(tmp_path, monkeypatch, figures):
     columns = {f"emb_{i}": x[:, i] for i in range(4)}
     pq.write_table(pa.table(columns), "run_c.parquet")
     documents = {"doc_id": [f"d{i}" for i in range(240)]}
-    for seed, name in enumerate(["old", "new", "new_full", "embeddings"]):
+    for seed, name in enumerate(["old", "new", "new_full", "embeddings", "old_queries", "new_queries"]):
         moved = x @ ortho_group.rvs(4, random_state=seed)
         pq.write_table(pa.table(documents | {f"emb_{i}": moved[:, i] for i in range(4)}), f"{name}.parquet")
     (tmp_path / "demo").mkdir()
