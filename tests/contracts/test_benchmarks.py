@@ -275,3 +275,13 @@ def test_the_benchmark_of_controls_has_no_signal_in_the_null_task(tmp_path, run,
     assert len(rows) == 14
     assert float(rows["null", "tvn", "other"]["low"]) < 0.5 < float(rows["null", "tvn", "other"]["high"])
     assert float(rows["null", "tvn", "scored"]["low"]) > 0.5
+
+
+def test_the_benchmark_of_screens_has_a_row_for_each_condition_and_target(tmp_path, run, data_folder):
+    run("screens.py", "--quick", "--out", tmp_path / "screens.csv")
+    with (tmp_path / "screens.csv").open() as handle:
+        rows = {(row["condition"], row["target"]): row for row in csv.DictReader(handle)}
+    means = {condition: float(row["variance"]) for (condition, target), row in rows.items() if target == "all"}
+    assert set(means) == {"base", "whitened", "ica", "standardised", "tvn"}
+    assert means["standardised"] < means["tvn"] < means["base"]
+    assert len(rows) % len(means) == 0
