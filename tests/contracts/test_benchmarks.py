@@ -285,3 +285,11 @@ def test_the_benchmark_of_screens_has_a_row_for_each_condition_and_target(tmp_pa
     assert set(means) == {"base", "whitened", "ica", "standardised", "tvn"}
     assert means["standardised"] < means["tvn"] < means["base"]
     assert len(rows) % len(means) == 0
+
+
+def test_the_benchmark_of_similarities_rises_with_the_width_only_in_sample(tmp_path, run):
+    run("similarities.py", "--quick", "--out", tmp_path / "similarities.csv")
+    with (tmp_path / "similarities.csv").open() as handle:
+        rows = {int(row["d"]): row for row in csv.DictReader(handle)}
+    assert float(rows[8]["weak_mcc"]) < float(rows[64]["weak_mcc"]) < 1
+    assert abs(float(rows[64]["cka"])) < 0.05
