@@ -293,3 +293,11 @@ def test_the_benchmark_of_similarities_rises_with_the_width_only_in_sample(tmp_p
         rows = {int(row["d"]): row for row in csv.DictReader(handle)}
     assert float(rows[8]["weak_mcc"]) < float(rows[64]["weak_mcc"]) < 1
     assert abs(float(rows[64]["cka"])) < 0.05
+
+
+def test_the_benchmark_of_examples_measures_both_verbs(tmp_path, run, data_folder):
+    run("examples.py", "--quick", "--out", tmp_path / "examples.csv")
+    with (tmp_path / "examples.csv").open() as handle:
+        rows = {row["what"]: float(row["value"]) for row in csv.DictReader(handle)}
+    assert rows["recall@10, untranslated"] < rows["recall@10"] < 1
+    assert rows["identified"] <= rows["components"]

@@ -26,10 +26,33 @@ from congruence.experiments.recipes._files import read_json
 ROOT = Path(__file__).parents[2]
 DOCS, BENCHMARKS = ROOT / "docs", ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "README.md", DOCS / "results" / "learned.md"]
-PAGES += [DOCS / f"{name}.md" for name in ("features", "translate", "trust", "disentanglement", "ica-lens", "train")]
+PAGES += [DOCS / f"{name}.md" for name in ("trust", "disentanglement")]
 PAGES += [DOCS / f"{name}.md" for name in ("deconfounding-reproduced", "mixture-experiments", "model-pairs")]
 PAGES += [DOCS / f"{name}.md" for name in ("mnist-bilipschitz", "statistical-versus-structural")]
-GUIDES = ("check", "cluster", "deconfound", "evaluate", "ica", "mechanism", "mixture", "similarities")
+GUIDES = [
+    "before-you-re-embed",
+    "check",
+    "cluster",
+    "compare",
+    "data",
+    "decoder",
+    "deconfound",
+    "discovery",
+    "evaluate",
+    "extract",
+    "features",
+    "ica",
+    "ica-lens",
+    "layers",
+    "mechanism",
+    "mixture",
+    "nearness",
+    "resolve",
+    "similarities",
+    "tables",
+    "train",
+    "translate",
+]
 GUIDES = [DOCS / f"{name}.md" for name in GUIDES]
 PAGES += GUIDES
 LEARNED = (DOCS / "results" / "learned.md").read_text(encoding="utf-8")
@@ -86,7 +109,8 @@ def known_numbers(sources):
             found += [mean for table in tables for mean in column_means(table["rows"])]
             continue
         with (BENCHMARKS / name).open(encoding="utf-8") as handle:
-            rows = list(csv.DictReader(handle, restval=""))
+            lines = (line for line in handle if not line.startswith("#"))
+            rows = list(csv.DictReader(lines, restval=""))
         found += [float(cell) for row in rows for cell in row.values() if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", cell)]
         groups = defaultdict(list)
         for row in rows if column else ():
