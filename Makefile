@@ -56,7 +56,7 @@ clean: ## Remove what was built
 
 .venv/installed: pyproject.toml constraints.txt
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(PIP) -e '.[torch]'
+	$(PIP) -e '.[torch,lightgbm]' pandas
 	touch $@
 
 .venv/developing: pyproject.toml constraints.txt

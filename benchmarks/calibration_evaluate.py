@@ -189,7 +189,7 @@ def own_codes() -> Iterator[Cell]:
 
 
 def rows() -> Iterator[Cell]:
-    """Rows that depend on each other are noticed; told of, they give no codes; independent rows are not suspected."""
+    """Rows that depend on each other are detected; if declared, they give no codes; independent rows pass."""
     own = rate("a factor has an own code", has_any, most=0.05)
     hidden = (own, rate("flagged as dependent", is_flagged, least=0.95))
     given = (own, rate("a factor called encoded", is_encoded, most=0.05))

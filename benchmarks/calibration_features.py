@@ -90,7 +90,7 @@ def planted(rng: Any, m: int, d: int) -> list[Array]:
 
 
 def trainings(rng: Any, m: int, d: int, count: int = 4) -> list[Array]:
-    """Each training finds a share of the true features that varies from training to training, and others beside."""
+    """Each training finds a share of the true features that varies from training to training, and others."""
     truth, found = rng.normal(size=(m, d)), []
     for quality in rng.beta(*QUALITY, size=count):
         own = rng.normal(size=(m, d))

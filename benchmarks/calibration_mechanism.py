@@ -213,7 +213,7 @@ def mechanism() -> Iterator[Cell]:
             yield cell(f"overlap, one block {strength:g} as strong, {scale}", draw, false)
     draw = partial(weak_block, strength=1e-7, overlap=False, scale="column")
     yield cell("disjoint, one block 1e-07 as strong, column", draw, true)
-    contradiction = rate("identified beside entangled", contradicts_codes, most=0.05)
+    contradiction = rate("identified though codes are entangled", contradicts_codes, most=0.05)
     for entangled in (True, False):
         limit = {"most": 0.05} if entangled else {"least": 0.95}
         name = f"model with {'entangled' if entangled else 'disentangled'} codes"

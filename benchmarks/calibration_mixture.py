@@ -155,7 +155,7 @@ def mixture() -> Iterator[Cell]:
     for n, d in ((1000, 2), (200, 2), (1000, 5)):
         yield cell("draws of a known prior", draws, false, says("P1", "holds"), power, n=n, d=d)
     for codes_are in (None, "means"):
-        name = f"exact posterior means, {'not told' if codes_are is None else 'told'}"
+        name = f"exact posterior means, {'declared as such' if codes_are else 'not declared'}"
         yield cell(name, partial(exact_model, codes_are=codes_are), says("P1", "fails", most=0.0))
     for name, deviation in (("exact", np.sqrt(0.5)), ("too narrow", 0.5)):
         limit = says("P1", "holds", **({"most": 0.05} if name == "too narrow" else {}))

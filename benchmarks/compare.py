@@ -143,7 +143,7 @@ def on_cpu(sizes):
 
 
 def on_gpu(sizes):
-    """`compare` on a GPU, from numpy arrays, the first call and the best of three more, beside the CPU's numbers."""
+    """`compare` on a GPU, from numpy arrays, the first call and the best of three more, with the numbers of the CPU."""
     import torch
 
     from congruence import compare

@@ -1,4 +1,4 @@
-"""How long the exact spectra of a decoder's Jacobians take, beside a loop over torch.autograd.functional.jacobian.
+"""Time of the exact spectra of a decoder's Jacobians, compared with a loop over torch.autograd.functional.jacobian.
 
 One run, interleaved, one thread on both sides, the same points and the same weights; the median over repetitions. The
 loop is timed in its three forms (plain, vectorized, vectorized and forwards) on a part of the points, and its time is

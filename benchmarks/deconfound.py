@@ -1,7 +1,7 @@
 """How long `deconfound` takes at the size of the paper's screen, and how much memory, step by step.
 
 222,000 rows of 384 numbers on 180 plates are simulated. Whitening and ICA are fitted once on all rows, on the device;
-then everything: six genes with one guide each are told from 25,000 controls in five folds, in four conditions, by 100
+then six genes with one guide each are separated from 25,000 controls in five folds, in four conditions, by 100
 rounds of trees on `--jobs` cores, transforms being fitted again for every fold. `fits` are sets of trees. Peak memory
 is that of the process (all steps so far) and, on a GPU, what torch took there.
 

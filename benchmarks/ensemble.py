@@ -1,4 +1,4 @@
-"""How long many small autoencoders take when they are trained as one batch, beside one training after the other.
+"""How long many small autoencoders take when they are trained as one batch, compared with one training after the other.
 
 The same members (leaks x seeds x two of a pair), rows, orders, batches and steps on the same device, in one run. The
 peers: the same code with one member at a time, and the loop one would write, a module with torch's own orthogonal

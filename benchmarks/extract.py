@@ -1,4 +1,4 @@
-"""How long extraction takes, from an array on disk to a table on disk, beside the bare forward pass over the same rows.
+"""Time of extraction from an array on disk to a table on disk, compared with the bare forward pass over the same rows.
 
 One run, interleaved, the same threads, batches and weights; the median over repetitions. The bare pass keeps nothing.
 

@@ -1,4 +1,4 @@
-"""How long independent components take, how far they converge and what they need, beside the libraries people use.
+"""How long independent components take, how far they converge and what they need, and other libraries.
 
 Every fit runs in a process of its own, which reports its wall and CPU seconds and its unmixing matrix; another one,
 for the first seed, reports the peak of memory above the interpreter with the data loaded (freed memory is given back at

@@ -1,4 +1,4 @@
-"""ICA of the token activations of a language model, beside icalens: agreement over seeds and halves, Amari, time.
+"""ICA of the token activations of a language model, and icalens: agreement over seeds and halves, Amari, time.
 
 The activations are those of the recipe `dictionary-stability`: outputs of the middle block of a small language model at
 single tokens of held-out files, with rows of length 1 in both. The mixture has known sources (Laplace and uniform), so

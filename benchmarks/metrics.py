@@ -1,4 +1,4 @@
-"""How long metrics of codes against factors take, beside the same numbers by way of scikit-learn.
+"""How long metrics of codes against factors take, compared with the same numbers by way of scikit-learn.
 
 One run, interleaved, one thread on both sides, both from the same arrays; the median over repetitions. `evaluate` at
 its defaults comes with the seconds of each metric; its peers are single values, without intervals and chance levels.

@@ -46,7 +46,7 @@ def drawn(make, n, continuous, device):
 
 
 def compared(twin, data, continuous):
-    """The first pictures beside those that the CPU draws: the largest difference, and the share that differs."""
+    """The first images compared with those of the CPU: the largest difference, and the share that differs."""
     factors = data.factors[:AGAIN]
     again = twin.draw(factors if continuous else twin.values(factors), 64, "cpu").int()
     apart = (data.images[:AGAIN].cpu().int() - again).abs()

@@ -4,7 +4,7 @@ A step is everything: a batch is gathered from images that lie on the device as 
 gradients, AdamW. It is timed for the plain loop in float32, for the loss compiled in bfloat16, and for the whole step
 as one CUDA graph, with and without compiling; each after a warm-up, waiting for the device only at the end. Then the
 losses of the plain and of the fast loop are followed for three seeds each, on the same batches and first weights: the
-difference of their means is put beside the spread of the seeds (Student's t, 4 degrees of freedom).
+difference of their means is compared with the spread of the seeds (Student's t, 4 degrees of freedom).
 
     python benchmarks/training.py            # on a GPU; writes training.csv, training_curves.csv, training_profile.txt
     python benchmarks/training.py --quick    # seconds on a CPU, for the test suite

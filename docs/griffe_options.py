@@ -16,7 +16,7 @@ class TakesOptions(griffe.Extension):
         if not any(str(decorator.value).startswith("takes(") for decorator in func.decorators):
             return
         verb = griffe.dynamic_import(func.path)
-        func.docstring = griffe.Docstring(inspect.getdoc(verb) or "", parent=func)
+        func.docstring = griffe.Docstring(inspect.getdoc(verb) or "", parent=func, parser="numpy")
         func.parameters = griffe.Parameters(*map(_parameter, inspect.signature(verb).parameters.values()))
 
 

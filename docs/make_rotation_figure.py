@@ -1,11 +1,14 @@
 """Draw how metrics fall while two true factors are rotated: make_rotation_figure.py [SVG] [--rows N] [--metrics A,B].
 
+The numbers are written to benchmarks/results/rotation.csv (--csv), a row for each score and a column for each angle.
+
 The codes are the factors turned by 0 to 45 degrees: nothing is lost, but at 45 degrees each code is as much of one
 factor as of the other. Left, factors that are uniform numbers; right, factors of ten values each, on a full grid, whose
 codes have a little noise: without it either code would tell both factors, since all sums on a turned grid differ.
 """
 
 import argparse
+import csv
 import itertools
 import math
 from pathlib import Path
@@ -122,6 +125,9 @@ def main():
     """Measure, print and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("svg", nargs="?", default=Path(__file__).parent / "img" / "rotation.svg", type=Path)
+    parser.add_argument(
+        "--csv", default=Path(__file__).parents[1] / "benchmarks" / "results" / "rotation.csv", type=Path
+    )
     parser.add_argument("--rows", default=2000, type=int)
     parser.add_argument("--metrics", default=CHOSEN)
     asked = parser.parse_args()
@@ -130,10 +136,11 @@ def main():
         "two uniform factors": curves(*uniform_factors(asked.rows), names),
         "two factors of ten values": curves(*grid_factors(asked.rows), names),
     }
-    for title, found in sides.items():
-        print(title)
-        for score, values in found.items():
-            print(f"  {score:22}", *(f"{value:6.3f}" for value in values))
+    with asked.csv.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["factors", "score", *(f"at_{angle}" for angle in ANGLES)])
+        for title, found in sides.items():
+            writer.writerows([title, score, *(f"{value:.4f}" for value in values)] for score, values in found.items())
     asked.svg.write_text(figure_of(sides), encoding="utf-8")
 
 

@@ -5,6 +5,7 @@ import re
 
 from latex2mathml.converter import convert
 
+PRIME = re.compile(r"<msup>(<mi>[^<]+</mi>)<mi>&#x02032;</mi></msup>")  # as a superscript it would be tiny: it is one
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.DOTALL)
 
 
@@ -13,6 +14,6 @@ def on_page_content(content, **_):
 
     def as_mathml(match):
         kind = "block" if match[1] == "div" else "inline"
-        return convert(html.unescape(match[2]), display=kind)
+        return PRIME.sub(r"<mrow>\1<mo>&#x02032;</mo></mrow>", convert(html.unescape(match[2]), display=kind))
 
     return FORMULA.sub(as_mathml, content)

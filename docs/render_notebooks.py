@@ -51,11 +51,12 @@ def run(code, names, name):
         if last:
             value = eval(compile(ast.Expression(last.value), name, "eval"), names)
     if printed.getvalue():
-        yield f"```text\n{printed.getvalue().rstrip()}\n```"
+        yield f"``` {{ .text .wrap }}\n{printed.getvalue().rstrip()}\n```"
     if hasattr(value, "_repr_html_"):
         yield '<div class="output">' + value._repr_html_().replace("\n", " ") + "</div>"
     elif value is not None and not plt.get_fignums():
-        yield f"```text\n{value!r}\n```"
+        shown = value if isinstance(value, str) else repr(value)
+        yield f"``` {{ .text .wrap }}\n{shown}\n```"
     for number in plt.get_fignums():
         image = io.BytesIO()
         plt.figure(number).savefig(image, format="png", dpi=110, bbox_inches="tight")

@@ -2,7 +2,7 @@
 # # Read a Cell Painting screen
 #
 # Wells of a screen are embedded as vectors. Plates differ for technical reasons. Does a correction help to recognise perturbations on plates that were never seen? The screen is
-# simulated here, so that the notebook needs no download; with your own data, load a table with the columns `plate` and `gene`.
+# simulated here, so that the notebook needs no download; with your own data, load a table with the columns `plate` and `gene`. Needs LightGBM: `pip install 'congruence[lightgbm]'`.
 
 # %%
 import numpy as np

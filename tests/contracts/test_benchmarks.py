@@ -286,3 +286,29 @@ def test_the_benchmark_of_rotations_has_no_efficiency_where_rows_are_few(tmp_pat
         assert float(row["rotation"]) < 0.2 < float(row["permutation"])
         assert float(row["efficiency"]) < 0.5
         assert row["recovers"] == "no"
+
+
+def test_the_benchmark_of_screens_has_a_row_for_each_condition_and_target(tmp_path, run, data_folder):
+    run("screens.py", "--quick", "--out", tmp_path / "screens.csv")
+    with (tmp_path / "screens.csv").open() as handle:
+        rows = {(row["condition"], row["target"]): row for row in csv.DictReader(handle)}
+    means = {condition: float(row["variance"]) for (condition, target), row in rows.items() if target == "all"}
+    assert set(means) == {"base", "whitened", "ica", "standardised", "tvn"}
+    assert means["standardised"] < means["tvn"] < means["base"]
+    assert len(rows) % len(means) == 0
+
+
+def test_the_benchmark_of_similarities_rises_with_the_width_only_in_sample(tmp_path, run):
+    run("similarities.py", "--quick", "--out", tmp_path / "similarities.csv")
+    with (tmp_path / "similarities.csv").open() as handle:
+        rows = {int(row["d"]): row for row in csv.DictReader(handle)}
+    assert float(rows[8]["weak_mcc"]) < float(rows[64]["weak_mcc"]) < 1
+    assert abs(float(rows[64]["cka"])) < 0.05
+
+
+def test_the_benchmark_of_examples_measures_both_verbs(tmp_path, run, data_folder):
+    run("examples.py", "--quick", "--out", tmp_path / "examples.csv")
+    with (tmp_path / "examples.csv").open() as handle:
+        rows = {row["what"]: float(row["value"]) for row in csv.DictReader(handle)}
+    assert rows["recall@10, untranslated"] < rows["recall@10"] < 1
+    assert rows["identified"] <= rows["components"]

@@ -4,9 +4,11 @@ import ast
 import importlib
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
+DOCS = Path(__file__).parents[2] / "docs"
 ROOMS = ["activations", "align", "batches", "decoder", "ica", "maps", "mechanism", "metrics", "mixture", "tables"]
 ROOMS += ["translation", "experiments.data", "experiments.models", "experiments.training", "experiments.recipes"]
 IGNORED = {"self", "args", "kwargs"}
@@ -76,3 +78,12 @@ def test_most_public_functions_list_their_parameters():
     functions = [thing for _, thing in public_names() if inspect.isfunction(thing) and len(parameters(thing)) > 3]
     listed = [thing for thing in functions if any(entries(inspect.getdoc(thing) or ""))]
     assert len(listed) > 0.9 * len(functions) > 30
+
+
+def test_the_reference_shows_the_parameters_of_verbs_as_a_section(monkeypatch):
+    griffe = pytest.importorskip("griffe")
+    monkeypatch.syspath_prepend(DOCS)
+    extensions = griffe.load_extensions("griffe_options")
+    module = griffe.load("congruence.align._compare", search_paths=[DOCS.parent / "src"], extensions=extensions)
+    kinds = [section.kind.value for section in module["compare"].docstring.parsed]
+    assert kinds[:2] == ["text", "parameters"]

@@ -65,9 +65,14 @@ def world(tmp_path, monkeypatch, figures):
     columns = {f"emb_{i}": x[:, i] for i in range(4)}
     pq.write_table(pa.table(columns), "run_c.parquet")
     documents = {"doc_id": [f"d{i}" for i in range(240)]}
-    for seed, name in enumerate(["old", "new", "new_full", "embeddings"]):
+    for seed, name in enumerate(["old", "new", "new_full", "embeddings", "old_queries", "new_queries"]):
         moved = x @ ortho_group.rvs(4, random_state=seed)
         pq.write_table(pa.table(documents | {f"emb_{i}": moved[:, i] for i in range(4)}), f"{name}.parquet")
+    (tmp_path / "demo").mkdir()
+    for seed in range(2):  # as `make demo` writes them
+        moved = x @ ortho_group.rvs(4, random_state=seed)
+        rows = {"id": np.arange(240), "Metadata_digit": np.arange(240) % 10}
+        pq.write_table(pa.table(rows | {f"emb_{i}": moved[:, i] for i in range(4)}), f"demo/seed{seed}.parquet")
     atoms = rng.normal(size=(20, 16))
     for i in range(3):
         own = rng.normal(size=(10, 16))

@@ -5,10 +5,11 @@ A comment before a table or paragraph names where its numbers come from:
     <!-- numbers: model-pairs-paper -->                                     a folder of docs/results
     <!-- numbers: ica_lens.csv -->                                          a file of benchmarks/results
     <!-- numbers: translate_maps.csv (mean recall_10 by method pair) -->    also the means of a column by others
+    <!-- numbers: screens.csv, given 0.97 -->                               besides these numbers, which are settings
     <!-- given: limits of the verdict -->                                   nothing that was measured
 
 Every decimal and every percentage there is a number of these sources, rounded as it is printed. On the pages in `PAGES`
-every table with such numbers has a comment.
+every table with such numbers has a comment; on those in `GUIDES` every paragraph and list has one, too.
 """
 
 import csv
@@ -25,12 +26,39 @@ from congruence.experiments.recipes._files import read_if_there
 ROOT = Path(__file__).parents[2]
 DOCS, BENCHMARKS = ROOT / "docs", ROOT / "benchmarks" / "results"
 PAGES = [ROOT / "README.md", DOCS / "results" / "learned.md"]
-PAGES += [DOCS / f"{name}.md" for name in ("features", "translate", "trust", "disentanglement", "ica-lens", "train")]
+PAGES += [DOCS / f"{name}.md" for name in ("trust", "disentanglement")]
 PAGES += [DOCS / f"{name}.md" for name in ("deconfounding-reproduced", "mixture-experiments", "model-pairs")]
 PAGES += [DOCS / f"{name}.md" for name in ("mnist-bilipschitz", "statistical-versus-structural")]
+GUIDES = [
+    "before-you-re-embed",
+    "check",
+    "cluster",
+    "compare",
+    "data",
+    "decoder",
+    "deconfound",
+    "discovery",
+    "evaluate",
+    "extract",
+    "features",
+    "ica",
+    "ica-lens",
+    "layers",
+    "mechanism",
+    "mixture",
+    "nearness",
+    "resolve",
+    "similarities",
+    "tables",
+    "train",
+    "translate",
+]
+GUIDES = [DOCS / f"{name}.md" for name in GUIDES]
+PAGES += GUIDES
 LEARNED = (DOCS / "results" / "learned.md").read_text(encoding="utf-8")
 QUOTED = re.findall(r"\[([\w-]+): ([^\]]+)\]\(([\w-]+)/report\.html\)", LEARNED)
 MARKED = re.compile(r"<!-- numbers: ([^>]+) -->\n+(.+?)(?=\n\s*\n|\Z)", re.DOTALL)
+GIVEN = re.compile(r", given ([\d. ]+)$")
 SOURCE = re.compile(r"([\w-]+(?:\.csv)?)(?: \(mean (\w+) by ([\w ]+)\))?(?:, |$)")
 DECIMAL = r"[−+-]?\d*\.\d+"
 SHARE = r"[−+-]?\d+(?:\.\d+)?"
@@ -81,7 +109,8 @@ def known_numbers(sources):
             found += [mean for table in tables for mean in column_means(table["rows"])]
             continue
         with (BENCHMARKS / name).open(encoding="utf-8") as handle:
-            rows = list(csv.DictReader(handle))
+            lines = (line for line in handle if not line.startswith("#"))
+            rows = list(csv.DictReader(lines, restval=""))
         found += [float(cell) for row in rows for cell in row.values() if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", cell)]
         groups = defaultdict(list)
         for row in rows if column else ():
@@ -110,8 +139,12 @@ def test_what_we_learned_quotes_the_finding_next_to_it(folder, name, link):
 
 @pytest.mark.parametrize(("page", "sources", "block"), BLOCKS, ids=[f"{page}-{sources}" for page, sources, _ in BLOCKS])
 def test_marked_numbers_are_those_of_their_sources(page, sources, block):
-    known, quoted = known_numbers(sources), list(quoted_numbers(block))
-    assert [printed for printed, percentage in quoted if not is_known(printed, percentage, known)] == []
+    given = GIVEN.search(sources)
+    settings = given[1].split() if given else []
+    known, quoted = known_numbers(GIVEN.sub("", sources)), list(quoted_numbers(block))
+    unknown = [printed for printed, percentage in quoted if not is_known(printed, percentage, known)]
+    assert [printed for printed in unknown if printed not in settings] == []
+    assert set(settings) <= {printed for printed, _ in quoted}
     assert quoted
 
 
@@ -120,6 +153,18 @@ def test_every_table_of_numbers_says_where_they_come_from(page):
     text = without_code(page.read_text(encoding="utf-8"))
     tables = re.findall(r"(<!-- (?:numbers|given): [^\n]* -->\n)?((?:^\|.*\n?)+)", text, re.MULTILINE)
     assert [table.split("\n")[0] for mark, table in tables if not mark and any(quoted_numbers(table))] == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_every_paragraph_with_numbers_says_where_they_come_from(page):
+    parts = re.split(r"\n\s*\n", without_code(page.read_text(encoding="utf-8")))
+    marks = ["", *parts]  # the comment is the first line of a paragraph, or the part before a list
+    unmarked = [
+        part
+        for before, part in zip(marks, parts, strict=False)
+        if not part.startswith("<!--") and not re.fullmatch("<!-- .* -->", before) and any(quoted_numbers(part))
+    ]
+    assert unmarked == []
 
 
 def test_a_number_that_is_in_no_source_is_noticed():

@@ -1,5 +1,6 @@
 """What the documentation says that a rotation does to the scores."""
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,16 @@ SCRIPT = Path(__file__).parents[2] / "docs" / "make_rotation_figure.py"
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     """The figure of few rows, and the numbers behind its two panels."""
-    path = tmp_path_factory.mktemp("figure") / "rotation.svg"
-    command = [sys.executable, SCRIPT, path, "--rows", "400", "--metrics", "infomec,mig,modularity,explicitness,mcc"]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    values = [(name, [float(x) for x in numbers]) for name, *numbers in map(str.split, lines) if name != "two"]
-    return path.read_text(encoding="utf-8"), [dict(values[:8]), dict(values[8:])]
+    folder = tmp_path_factory.mktemp("figure")
+    svg, numbers = folder / "rotation.svg", folder / "rotation.csv"
+    options = ["--rows", "400", "--metrics", "infomec,mig,modularity,explicitness,mcc"]
+    subprocess.run([sys.executable, SCRIPT, svg, "--csv", numbers, *options], check=True)
+    sides = {}
+    with numbers.open() as handle:
+        for row in csv.DictReader(handle):
+            values = [float(value) for name, value in row.items() if name.startswith("at_")]
+            sides.setdefault(row["factors"], {})[row["score"]] = values
+    return svg.read_text(encoding="utf-8"), list(sides.values())
 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["numbers", "grid"])

@@ -12,7 +12,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CHANCE = 1e-4
 CELLS = [
     ("draws of a known prior", 200, 2),
-    ("exact posterior means, not told", 1000, 2),
+    ("exact posterior means, not declared", 1000, 2),
     ("draws with t5 noise within components", 1000, 2),
     ("full fit, no correlation", 200, 2),
     ("diag fit, correlation 0.6", 1000, 2),
