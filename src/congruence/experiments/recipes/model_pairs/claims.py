@@ -18,8 +18,7 @@ from congruence.result import Finding, Status, combine, status_above
 
 KINDS = {"gpt": "GPT-NeoX", "wide": "GPT-NeoX, two widths", "mae": "ViT masked autoencoder"}
 KINDS |= {"large": "ViT masked autoencoder, two widths", "resnet": "ResNet-18", "admet": "graph networks (ADMET)"}
-SHORT = {"gpt": "language models", "wide": "those of two widths", "mae": "masked autoencoders"}
-SHORT |= {"large": "those of two widths", "resnet": "classifiers", "admet": "graph networks"}
+SHORT = {"gpt": "language models", "mae": "masked autoencoders", "resnet": "classifiers", "admet": "graph networks"}
 PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the efficiency of ICA
     "gpt": ("Pythia-160M-0, -1", 0.219, 0.150, 0.131, 0.202, 0.25),
     "mae": ("MAE-timm, -original", 0.197, 0.109, 0.036, 0.145, 0.59),
@@ -87,12 +86,13 @@ def _premise(*kinds: PairScores) -> str:
 
 
 def headline(scores: FamilyScores) -> tuple[str, ...]:
-    """The errors up to a rigid and up to a linear map as shares of their nulls, for each kind of pair."""
+    """The error up to a rigid map as a share of its null, for each kind of pair of the same size."""
     shares = [
-        f"{SHORT[kind]} {percent(of_null(pairs, 'similarity').value)} and {percent(of_null(pairs, 'linear').value)}"
+        f"{SHORT[kind]} {percent(of_null(pairs, 'similarity').value)}"
         for kind, pairs in pairs_by_kind(scores).items()
+        if kind in SHORT
     ]
-    return (f"Held-out error of two trainings up to a rigid and up to a linear map, of chance: {', '.join(shares)}.",)
+    return (f"Held-out error of two trainings up to a rigid map, of chance: {', '.join(shares)}.",)
 
 
 def judge(scores: FamilyScores) -> tuple[Finding, ...]:

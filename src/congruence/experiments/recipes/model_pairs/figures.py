@@ -29,6 +29,7 @@ from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NUL
 MARKS = {"permutation": (SOURCE, "s"), "similarity": (HELD_OUT, "o"), "linear": (LINEAR, "v"), "ica": (ICA, "P")}
 CALLED = {"permutation": "permutation", "similarity": "rigid", "linear": "linear", "ica": "ICA"}
 TRAINED = ("gpt", "mae", "resnet")
+ACROSS = 3  # panels next to each other
 
 
 def draw_figures(scores: FamilyScores) -> tuple[RecipeFigure, ...]:
@@ -38,14 +39,18 @@ def draw_figures(scores: FamilyScores) -> tuple[RecipeFigure, ...]:
 
 
 def draw_table(kinds: Mapping[str, PairScores]) -> RecipeFigure:
-    """Every kind of pair on a line: the paper's number, ours in sample, ours held out, and the null."""
+    """Every kind of pair in a panel: the paper's number, ours in sample, ours held out, and the null."""
+    rows = -(-len(kinds) // ACROSS)
 
     def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(kinds), squeeze=False)[0]
-        for axes, (kind, pairs) in zip(panels, kinds.items(), strict=True):
+        panels = figure.subplots(rows, ACROSS, squeeze=False)
+        for axes, (kind, pairs) in zip(panels.flat, kinds.items(), strict=False):
             _column(axes, kind, pairs)
-        panels[0].set_ylabel("error over the diameter")
-        handles = {label: one for one, label in zip(*panels[0].get_legend_handles_labels(), strict=True)}
+        for axes in panels.flat[len(kinds) :]:
+            axes.remove()
+        for axes in panels[:, 0]:
+            axes.set_ylabel("error over the diameter")
+        handles = {label: one for one, label in zip(*panels[0, 0].get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4)
 
     summary = "; ".join(
@@ -55,7 +60,7 @@ def draw_table(kinds: Mapping[str, PairScores]) -> RecipeFigure:
     return draw_figure(
         "pairs",
         paint,
-        (200 * len(kinds) + 60, 400),
+        (900, 60 + 330 * rows),
         f"Held-out errors by kind of map (and ICA): {summary}",
         "Error after the best map of each kind. Bars: the mean over pairs, held out, with every pair as a dot; "
         "circles: in sample on rows trained on; diamonds: the paper's pair; lines: the null.",
