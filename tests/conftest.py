@@ -27,6 +27,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ABSENT = [name for name in ("torch", "pandas", "polars", "dask", "yaml") if importlib.util.find_spec(name) is None]
 
 
+# Under nohup SIGHUP is ignored, and programs that tests start would inherit that; from a handler they do not.
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
 def pytest_report_header():
     return f"not installed, tests that import them are left out: {', '.join(ABSENT)}" if ABSENT else None
 

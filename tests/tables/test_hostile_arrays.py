@@ -17,6 +17,7 @@ import torch
 from congruence import memory
 from congruence.errors import InputError, TableError
 from congruence.tables import Table, read_table, write_table
+from congruence.tables.access import read_npz_arrays
 
 X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 ABSURD = 10**12  # rows
@@ -167,3 +168,13 @@ def test_safetensors_text_that_is_no_text_is_refused(tmp_path, refused, column):
     start = json.dumps({"__metadata__": about, "v": {"dtype": "F32", "shape": [40, 3], "data_offsets": [0, 480]}})
     (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(start)) + start.encode() + X.tobytes())
     refused(tmp_path / "x.safetensors", "damaged")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are not listed on this system")
+def test_an_archive_is_closed_when_a_member_is_refused(tmp_path):
+    path = tmp_path / "objects.npz"
+    np.savez(path, first=np.array([print], dtype=object), second=np.zeros(3))
+    with pytest.raises(InputError) as refused:
+        read_npz_arrays(path)
+    opened = {os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()}
+    assert str(path) not in opened, refused  # the exception is still alive, and with it the frames of the reader

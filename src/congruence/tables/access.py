@@ -100,7 +100,8 @@ def npy_members(path: Path, archive: ZipFile) -> Iterator[tuple[str, NpyHeader]]
             if info.compress_type not in _NPZ_METHODS:
                 raise TableError(f"{path}: {name} is compressed in a way that np.savez does not use; save it again")
             with archive.open(info) as handle:
-                yield name.removesuffix(".npy"), npy_header(path, handle, info.file_size)
+                header = npy_header(path, handle, info.file_size)
+            yield name.removesuffix(".npy"), header  # with the member closed, also where the caller fails
 
 
 def load_member(archive: ZipFile, name: str) -> Array:

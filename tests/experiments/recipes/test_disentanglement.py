@@ -240,5 +240,5 @@ def test_data_sets_may_be_given_together_and_the_plan_knows_them(tmp_path):
         reproduce("disentanglement", tmp_path / "b", scale="smoke", data="rooms,cats", device="cpu")
     parts = Parts(tmp_path, {})
     paper = dict(method.PARAMETERS["paper"])
-    assert method.plan(paper, "cuda", parts).startswith("plan: 54 trainings of 40000 steps")
-    assert method.plan(paper | {"data": "rooms"}, "cuda", parts).startswith("plan: 27 trainings")
+    assert method.plan(paper, "cuda", parts).startswith("plan: 42 trainings of 12000 steps")
+    assert method.plan(paper | {"data": "rooms"}, "cuda", parts).startswith("plan: 21 trainings")
