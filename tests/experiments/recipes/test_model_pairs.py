@@ -206,6 +206,11 @@ def test_claims_follow_the_numbers():
     one = findings()
     del one["mae"]["pairs"]["mae-0 mae-2"]
     assert [judge(one)[i].status for i in (1, 3)] == ["unknown"] * 2  # the spread of a single pair is not known
+    few = findings()
+    few["gpt"] |= {"rows": 490, "widths": {"gpt-0": 10}}
+    assert judge(few)[1].status == "unknown"  # 49 rows for each dimension are too few for ICA
+    few["gpt"]["rows"] = 500
+    assert judge(few)[1].status == "holds"
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
     assert judge(findings(large=by_chance))[6].status == "fails"
 

@@ -27,10 +27,11 @@ prints, what we get, and whether it agrees. This page is made by `congruence rep
 result folders alone, and a test compares it with them. Each claim has its source, rule and margin in its report;
 `congruence reproduce verify docs/results/NAME` makes claims, tables and figures again from the numbers kept there.
 
-*holds* and *fails*: the whole 95 % interval lies inside, or outside, the limits of the rule. *ambiguous*: part of it
-does. *unknown*: too few numbers, a premise fails, or it was not run or implemented; then the row says what is missing
-and what it would take. A dash: nothing to judge. Ours is the number that the rule is about, with its interval in
-brackets. What we make of it is in [What we learned](learned.md).
+*holds* and *fails*: the whole interval lies inside, or outside, the limits of the rule. *ambiguous*: part of it does.
+*unknown*: too few numbers, a premise fails, or it was not run or implemented; then the row says what is missing and
+what it would take. A dash: nothing to judge. Ours is the number that the rule is about, with its interval in brackets:
+of 95 % over seeds or rows, for pairs of models the range over pairs, for shares of cases the bounds that those that
+could not be decided leave. The rule in each report says which. What we make of it is in [What we learned](learned.md).
 """
 
 

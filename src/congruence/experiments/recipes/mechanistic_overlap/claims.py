@@ -93,16 +93,27 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
         above += int((bad & (loss > (1 + CLEARLY) * known)).sum())
         below += int((bad & ((1 + CLEARLY) * loss < np.minimum.reduce([truth, *right]))).sum())
     turned = "with" if grids[0].turned else "without"
-    least, most = (above / short, 1 - below / short) if short else (np.nan, np.nan)
+    low, high = (_share(count, short) for count in (above, short - below))
     claim = CLAIMS["failures-are-local-minima-{turned}-rotations"].about(turned=turned, Turned=turned.capitalize())
     return claim.judge(
-        Estimate(least, least, most),
+        Estimate(low.value, low.low, high.high),
         unless="" if short >= FEW else f"Fewer than {FEW} selected runs miss the slots.",
         evidence=f"{short} selected runs have an SIS more than {SHORT} below that of the true latents. For {above} of "
         f"them a loss is known that is lower by more than {CLEARLY:.0%}: that of the true generator, or of another "
         f"training with the same data and λ. For {below} the loss is lower by as much than that of every known "
-        "solution that identifies the slots, the true generator among them. The others cannot be judged.",
+        "solution that identifies the slots, the true generator among them. The others cannot be judged. The interval "
+        "takes runs as independent, though those with the same data are not.",
     )
+
+
+def _share(count: int, total: int) -> Estimate:
+    """A share with its 95 % interval (Wilson 1927)."""
+    from scipy.stats import binomtest
+
+    if not total:
+        return Estimate(*[np.nan] * 3)
+    found = binomtest(count, total).proportion_ci(method="wilson")
+    return Estimate(count / total, float(found.low), float(found.high))
 
 
 def judge_type_d(grids: Sequence[OverlapGrid]) -> Finding:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from congruence.align._options import ROWS_FOR_ICA
 from congruence.document import Cell, Table, share
 from congruence.experiments.recipes.claims import Estimate, over_pairs, read_claims, share_of
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
@@ -100,7 +102,7 @@ def judge(scores: FamilyScores) -> tuple[Finding, ...]:
     kinds = pairs_by_kind(scores)
     return (
         _judge_order(kinds),
-        _judge_ica(kinds),
+        _judge_ica(kinds, _few_rows(scores)),
         _judge_language_models(kinds["gpt"]),
         *(_judge_image_models(kind, kinds[kind]) for kind in ("mae", "resnet")),
         _judge_autoencoders(kinds),
@@ -129,7 +131,15 @@ def _order_status(one: Mapping[str, Any]) -> Status:
     return combine(status_above(above["low"] - below["high"], above["high"] - below["low"]) for below, above in steps)
 
 
-def _judge_ica(kinds: Mapping[str, PairScores]) -> Finding:
+def _few_rows(scores: FamilyScores) -> str:
+    """Why the claim about ICA cannot be judged: too few rows for each dimension; empty where there are enough."""
+    ratios = [own["rows"] / max(own["widths"].values()) for own in scores.values() if "rows" in own]
+    if min(ratios, default=math.inf) >= ROWS_FOR_ICA:
+        return ""
+    return f"ICA needs about {ROWS_FOR_ICA} rows for each dimension; there are {number(min(ratios), 2)} or more."
+
+
+def _judge_ica(kinds: Mapping[str, PairScores], unless: str) -> Finding:
     outside = {kind: over_pairs([_nan_if_none(one["efficiency"]) for one in p.values()]) for kind, p in kinds.items()}
     parts = [
         f"{KINDS[k]} {percent(in_sample(kinds[k], 'efficiency'))} in sample, {percent(outside[k].value)} held out"
@@ -138,7 +148,8 @@ def _judge_ica(kinds: Mapping[str, PairScores]) -> Finding:
     claim = CLAIMS["ica-recovers-part-of-the-rotation"]
     worst_first = sorted(outside.values(), key=lambda one: one.value)
     every = replace(claim, rules=claim.rules * len(worst_first))
-    return replace(every.judge(*worst_first, null=0.0, evidence="; ".join(parts) + "."), rule=f"{claim.rules[0]}.")
+    judged = every.judge(*worst_first, null=0.0, unless=unless, evidence="; ".join(parts) + ".")
+    return replace(judged, rule=f"{claim.rules[0]}.")
 
 
 def _judge_language_models(pairs: PairScores) -> Finding:
