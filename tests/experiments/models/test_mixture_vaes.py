@@ -14,8 +14,17 @@ torch = pytest.importorskip("torch")
 
 from congruence.experiments.models import IVAE, MFCVAE, MixtureVAE, VaDE, build_model  # noqa: E402
 from congruence.experiments.models.autoencoders import kl_to_standard  # noqa: E402
-from congruence.experiments.models.mixture_priors import LearnedMixture, given_mixture, product  # noqa: E402
-from congruence.experiments.models.mixture_vaes import dense, mixture_divergences  # noqa: E402
+from congruence.experiments.models.mixture_priors import (  # noqa: E402
+    LearnedMixture,
+    SoftplusMixture,
+    given_mixture,
+    product,
+)
+from congruence.experiments.models.mixture_vaes import (  # noqa: E402
+    dense,
+    mixture_divergences,
+    sampled_divergences,
+)
 
 PRIOR = {"weights": [0.25, 0.75], "means": [[0.0, 0.0], [2.0, -1.0]], "covariances": [[[1, 0.5], [0.5, 2]], np.eye(2)]}
 SMALL = {"hidden": (6, 5), "shape": (3,)}
@@ -93,6 +102,54 @@ def test_no_responsibilities_make_the_divergences_less_than_the_best_ones_do(see
     for z in (mean, mean + sigma, mean - 2 * sigma):
         latents, states = mixture_divergences(prior, mean, sigma, z)
         assert (latents + states >= least - 1e-9).all()
+
+
+def test_sampled_divergences_sum_to_the_log_ratio_of_the_densities():
+    prior, (mean, sigma) = learned(), posteriors()
+    z = mean + 0.7 * sigma
+    latents, states = (part.detach().numpy() for part in sampled_divergences(prior, mean, sigma, z))
+    parts = zip(*prior.arrays(), strict=True)
+    density = sum(w * stats.multivariate_normal(m, c).pdf(z) for w, m, c in parts)
+    code = stats.norm(mean, sigma).logpdf(z).sum(1)
+    assert_allclose(latents + states, code - np.log(density), rtol=1e-6)
+    assert_allclose(states, mixture_divergences(prior, mean, sigma, z)[1].detach(), rtol=1e-10)
+
+
+def test_the_mean_of_sampled_divergences_is_below_that_of_the_others():
+    """States that depend on z given x make the bound tighter."""
+    prior = learned()
+    mean, sigma = (part[:1].expand(20_000, 2) for part in posteriors())
+    torch.manual_seed(0)
+    z = mean + sigma * torch.randn_like(mean)
+    tight, loose = (
+        sum(measure(prior, mean, sigma, z)).mean().item() for measure in (sampled_divergences, mixture_divergences)
+    )
+    assert 0 < tight < loose - 0.1
+
+
+def test_softplus_variances_are_those_that_were_asked_for():
+    prior, variances = SoftplusMixture(3, 2), np.array([[1e-3, 0.01], [1.0, 30.0], [0.5, 2.0]])
+    assert_allclose(prior.log_variances.exp().detach(), 1, rtol=1e-6)
+    prior.start_at(np.full(3, 1 / 3), np.zeros((3, 2)), variances)
+    assert_allclose(prior.log_variances.exp().detach(), variances, rtol=1e-5)
+    assert [name for name, _ in prior.named_parameters()] == ["logits", "means", "softplus_variances"]
+
+
+@pytest.mark.parametrize("ladder", [True, False])
+def test_a_start_variance_brings_the_published_parametrisation(ladder):
+    model = MFCVAE(4, facets=2, clusters=3, ladder=ladder, start_variance=0.01, activation="leaky_relu", **SMALL)
+    x = torch.randn(200, 3)
+    mean, sigma = model.posterior(x)
+    outs = model.encoder(x) if ladder else [model.encoder(x)]
+    rest = torch.cat([out.chunk(2, 1)[1] for out in outs], 1)
+    assert_allclose(sigma.detach().square(), rest.detach().exp(), rtol=1e-5)
+    slopes = {part.negative_slope for part in model.modules() if isinstance(part, torch.nn.LeakyReLU)}
+    assert slopes == {0.01}
+    z = mean + sigma
+    facets = [(prior, *(part[:, where] for part in (mean, sigma, z))) for where, prior in model.learned_mixtures()]
+    for training, measure in ((True, sampled_divergences), (False, mixture_divergences)):
+        found = sum(model.train(training).divergences(mean, sigma, z))
+        assert_allclose(found.detach(), sum(sum(measure(*facet)) for facet in facets).detach(), rtol=1e-5)
 
 
 def test_the_bound_is_below_the_log_likelihood_and_reaches_it_where_all_is_exact():

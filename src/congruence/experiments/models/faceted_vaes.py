@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,10 +14,18 @@ from torch import nn
 from congruence.arrays import Float
 from congruence.checks import check_integer, check_number
 from congruence.errors import InputError
-from congruence.experiments.models.mixture_priors import LearnedMixture, product
-from congruence.experiments.models.mixture_vaes import VaDE, as_sigma, dense, mixture_divergences
+from congruence.experiments.models._nets import LEAK
+from congruence.experiments.models.mixture_priors import LearnedMixture, SoftplusMixture, product
+from congruence.experiments.models.mixture_vaes import (
+    VaDE,
+    as_sigma,
+    dense,
+    mixture_divergences,
+    sampled_divergences,
+)
 
 SHARE = 0.1  # weight of a rung when it is added to the rungs above
+TORCH_LEAK = 0.01  # the slope of LeakyReLU in torch, and in the program of the authors of MFCVAE
 
 
 class MFCVAE(VaDE):
@@ -44,7 +53,9 @@ class MFCVAE(VaDE):
         Steps before each facet is faded in (published for MNIST: 201 epochs each); with 0 one follows the other.
     start_variance : float, optional
         Initial variance of every component (published for MNIST: 0.01), of codes that are not standardised; all have
-        the same initial weight. By default variances and weights are those of the fitted mixture.
+        the same initial weight. By default variances and weights are those of the fitted mixture. With it the rest is
+        as published, too: while training, the bound is that of the mixture as a density, at the sampled code; the
+        encoder gives the log of its variance; variances of components are a softplus; and LeakyReLU has slope 0.01.
     pretraining : int
         As of VaDE. Published: none; but then a facet that enters the decoder late takes long to become informative.
     **options
@@ -90,18 +101,18 @@ class MFCVAE(VaDE):
 
     def posterior(self, x: Any) -> tuple[Any, Any]:
         """Mean and standard deviation of the posterior of every row, both (n, latents), by facet."""
-        if not self.ladder:
-            return super().posterior(x)
-        pairs = [head.chunk(2, dim=1) for head in self.encoder(x)]
-        mean, rest = (torch.cat(part, 1) for part in zip(*pairs, strict=True))
-        return mean, as_sigma(rest)
+        outs = self.encoder(x) if self.ladder else [self.encoder(x)]
+        mean, rest = (torch.cat(part, 1) for part in zip(*(out.chunk(2, dim=1) for out in outs), strict=True))
+        return mean, as_sigma(rest) if self.start_variance is None else (rest / 2).exp()
 
     def divergences(self, mean: Any, sigma: Any, z: Any) -> tuple[Any, Any]:
         """The sums over facets, (n,) each, weighted while facets are faded in."""
+        sampled = self.training and self.start_variance is not None
+        measure = sampled_divergences if sampled else mixture_divergences
         found = [
             (fade * one, fade * other)
             for fade, (where, prior) in zip(self._fades(), self.learned_mixtures(), strict=True)
-            for one, other in [mixture_divergences(prior, mean[:, where], sigma[:, where], z[:, where])]
+            for one, other in [measure(prior, mean[:, where], sigma[:, where], z[:, where])]
         ]
         return sum(one for one, _ in found), sum(other for _, other in found)
 
@@ -154,22 +165,25 @@ class MFCVAE(VaDE):
             self.decoder.fades.copy_(torch.where(waits == 0, torch.ones_like(grown), grown))
 
     def _make_prior(self, prior: Any) -> Any:
-        return torch.nn.ModuleList(LearnedMixture(self.clusters, m) for m in self.shares)
+        kind = LearnedMixture if self.start_variance is None else SoftplusMixture
+        return nn.ModuleList(kind(self.clusters, m) for m in self.shares)
 
     def _make_nets(self) -> tuple[Any, Any]:
+        make = partial(dense, activation=self.activation, slope=LEAK if self.start_variance is None else TORCH_LEAK)
         if not self.ladder:
-            return super()._make_nets()
-        encoder = LadderEncoder(self.width, self.hidden, [2 * m for m in self.shares], self.activation)
-        return encoder, LadderDecoder(self.shares, self.hidden, self.width, self.activation)
+            hidden = (self.width, *self.hidden, 2 * self.latents)
+            return make(hidden), make((self.latents, *reversed(self.hidden), self.width))
+        encoder = LadderEncoder(self.width, self.hidden, [2 * m for m in self.shares], make)
+        return encoder, LadderDecoder(self.shares, self.hidden, self.width, make)
 
 
 class LadderEncoder(nn.Module):  # type: ignore[misc]
     """An encoder that outputs facet j after j + 1 layers: the first facets are low-level, the last high-level."""
 
-    def __init__(self, inputs: int, hidden: Sequence[int], outs: Sequence[int], activation: str) -> None:
+    def __init__(self, inputs: int, hidden: Sequence[int], outs: Sequence[int], make: Callable[..., Any]) -> None:
         super().__init__()
         widths = pairwise((inputs, *hidden))
-        self.backbone = nn.ModuleList(dense(pair, activation, open_end=False) for pair in widths)
+        self.backbone = nn.ModuleList(make(pair, open_end=False) for pair in widths)
         self.heads = nn.ModuleList(nn.Linear(width, out) for width, out in zip(hidden, outs, strict=True))
 
     def forward(self, x: Any) -> list[Any]:
@@ -188,13 +202,13 @@ class LadderDecoder(nn.Module):  # type: ignore[misc]
     is piecewise affine. `fades` (J,) are 1 except while facets are faded in.
     """
 
-    def __init__(self, latents: Sequence[int], hidden: Sequence[int], out: int, activation: str) -> None:
+    def __init__(self, latents: Sequence[int], hidden: Sequence[int], out: int, make: Callable[..., Any]) -> None:
         super().__init__()
         self.latents = list(latents)
         pairs = zip(latents, hidden, strict=True)
-        self.rungs = nn.ModuleList(dense(pair, activation, open_end=False) for pair in pairs)
-        self.backbone = nn.ModuleList(dense(pair[::-1], activation, open_end=False) for pair in pairwise(hidden))
-        self.last = dense((hidden[0], hidden[0], out), activation)
+        self.rungs = nn.ModuleList(make(pair, open_end=False) for pair in pairs)
+        self.backbone = nn.ModuleList(make(pair[::-1], open_end=False) for pair in pairwise(hidden))
+        self.last = make((hidden[0], hidden[0], out))
         self.register_buffer("fades", torch.ones(len(self.latents)))
 
     def forward(self, z: Any) -> Any:

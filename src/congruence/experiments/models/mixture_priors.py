@@ -20,16 +20,24 @@ from congruence.errors import InputError
 PARTS = ("weights", "means", "covariances")
 LOG_2PI = math.log(2 * math.pi)
 LEAST = 1e-6  # initial weight or variance of a component
+SHARPNESS = 10.0  # of the softplus of variances, as in the program of the authors of MFCVAE
 
 
 class LearnedMixture(nn.Module):  # type: ignore[misc]
     """A mixture whose weights, means and variances are learned; all components start as N(0, 1) in every latent."""
 
+    learned = "log_variances"  # the name of the parameter for variances
+
     def __init__(self, components: int, latents: int) -> None:
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(components))
         self.means = nn.Parameter(torch.zeros(components, latents))
-        self.log_variances = nn.Parameter(torch.zeros(components, latents))
+        self.register_parameter(self.learned, nn.Parameter(self.invert(torch.ones(components, latents))))
+
+    @staticmethod
+    def invert(variances: Any) -> Any:
+        """The parameter that gives these variances."""
+        return variances.log()
 
     def log_weights(self) -> Any:
         """The log of the weights, (J,)."""
@@ -51,7 +59,7 @@ class LearnedMixture(nn.Module):  # type: ignore[misc]
         with torch.no_grad():
             self.logits.copy_(torch.as_tensor(np.log(np.maximum(weights, LEAST))))
             self.means.copy_(torch.as_tensor(means))
-            self.log_variances.copy_(torch.as_tensor(np.log(np.maximum(variances, LEAST))))
+            getattr(self, self.learned).copy_(self.invert(torch.as_tensor(np.maximum(variances, LEAST))))
 
     def arrays(self) -> tuple[Float, Float, Float]:
         """Weights (J,), means (J, m) and covariances (J, m, m), float64."""
@@ -60,6 +68,22 @@ class LearnedMixture(nn.Module):  # type: ignore[misc]
             for part in (self.log_weights().exp(), self.means, self.log_variances.exp())
         )
         return weights / weights.sum(), means, variances[:, :, None] * np.eye(means.shape[1])
+
+
+class SoftplusMixture(LearnedMixture):
+    """A learned mixture with variances log(1 + exp(10 v)) / 10: where they are small, a step of v changes them more."""
+
+    learned = "softplus_variances"
+
+    @property
+    def log_variances(self) -> Any:
+        """The log of the variances, (J, m)."""
+        return nn.functional.softplus(self.softplus_variances, beta=SHARPNESS).log()
+
+    @staticmethod
+    def invert(variances: Any) -> Any:
+        """The parameter that gives these variances."""
+        return variances + (-(-SHARPNESS * variances).expm1()).log() / SHARPNESS
 
 
 class GivenMixture(nn.Module):  # type: ignore[misc]

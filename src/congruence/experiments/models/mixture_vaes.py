@@ -18,7 +18,7 @@ from congruence.arrays import Float
 from congruence.checks import check_choice, check_integer, check_number
 from congruence.errors import InputError
 from congruence.experiments.models._nets import LEAK
-from congruence.experiments.models.mixture_priors import PARTS, LearnedMixture, given_mixture
+from congruence.experiments.models.mixture_priors import LOG_2PI, PARTS, LearnedMixture, given_mixture
 from congruence.experiments.models.quantised import one_hot
 from congruence.experiments.training.settings import Training
 from congruence.rows.devices import GENERATORS
@@ -27,15 +27,15 @@ ACTIVATIONS, LIKELIHOODS = ("relu", "leaky_relu"), ("gaussian", "bernoulli")
 SMALLEST_SIGMA = 1e-6  # standard deviation of a code
 
 
-def dense(widths: Sequence[int], activation: str, *, open_end: bool = True) -> Any:
+def dense(widths: Sequence[int], activation: str, *, open_end: bool = True, slope: float = LEAK) -> Any:
     """A `Sequential` of linear layers with an activation between them, and after the last unless `open_end`.
 
-    A piecewise affine map with ReLU ("relu") or LeakyReLU of slope 0.2 ("leaky_relu").
+    A piecewise affine map with ReLU ("relu") or LeakyReLU of a slope ("leaky_relu").
     """
     check_choice("activation", activation, ACTIVATIONS)
     layers: list[Any] = []
     for before, after in pairwise(widths):
-        layers += [nn.Linear(before, after), nn.ReLU() if activation == "relu" else nn.LeakyReLU(LEAK)]
+        layers += [nn.Linear(before, after), nn.ReLU() if activation == "relu" else nn.LeakyReLU(slope)]
     return nn.Sequential(*(layers[:-1] if open_end else layers))
 
 
@@ -332,6 +332,20 @@ def mixture_divergences(prior: Any, mean: Any, sigma: Any, z: Any) -> tuple[Any,
     log_shares = prior.log_joint(z).log_softmax(1)  # (n, J)
     shares = log_shares.exp()
     return (shares * prior.kl(mean, sigma)).sum(1), (shares * (log_shares - prior.log_weights())).sum(1)
+
+
+def sampled_divergences(prior: Any, mean: Any, sigma: Any, z: Any) -> tuple[Any, Any]:
+    """log q(z | x) - sum_c g_c log p(z | c), and sum_c g_c log(g_c / w_c), at draws z of q; (n,) each.
+
+    Their sum is log q(z | x) - log p(z). So the bound is that with the mixture as a density, which is above the one of
+    `mixture_divergences`, in which states are independent of z given x; but it needs a draw.
+    """
+    joint = prior.log_joint(z)
+    log_shares = joint.log_softmax(1)
+    shares = log_shares.exp()
+    code = -(((z - mean) / sigma).square() / 2 + sigma.log() + LOG_2PI / 2).sum(1)
+    states = (shares * (log_shares - prior.log_weights())).sum(1)
+    return code - joint.logsumexp(1) - states, states
 
 
 def as_sigma(rest: Any) -> Any:
