@@ -335,7 +335,7 @@ def mixture_divergences(prior: Any, mean: Any, sigma: Any, z: Any) -> tuple[Any,
 
 
 def sampled_divergences(prior: Any, mean: Any, sigma: Any, z: Any) -> tuple[Any, Any]:
-    """log q(z | x) - sum_c g_c log p(z | c), and sum_c g_c log(g_c / w_c), at draws z of q; (n,) each.
+    """Log q(z | x) - sum_c g_c log p(z | c), and sum_c g_c log(g_c / w_c), at draws z of q; (n,) each.
 
     Their sum is log q(z | x) - log p(z). So the bound is that with the mixture as a density, which is above the one of
     `mixture_divergences`, in which states are independent of z given x; but it needs a draw.
