@@ -70,7 +70,8 @@ OLD_SCHEDULE = (
 OLD_LIKELIHOOD = (
     "Not compared with the printed numbers: these trainings followed the published schedule, but with a Gaussian "
     "likelihood of standard deviation 0.35, and components that start with a variance of 0.01 of standardised codes. "
-    "The program of the authors of MFCVAE sets a Bernoulli likelihood for MNIST, and codes are not standardised."
+    "The program of the authors of MFCVAE sets a Bernoulli likelihood for MNIST, and codes are not standardised; its "
+    "bound, its parameters of variances and its LeakyReLU (slope 0.01, here 0.2) differ as well."
 )
 FITTED_START = "Components start as a mixture fitted to standardised codes; published are a variance of 0.01 and codes "
 FITTED_START += "that are not standardised."
