@@ -33,7 +33,7 @@ from congruence.progress import no_progress
 from congruence.report.figures.svg import HELD_OUT, INK
 from congruence.result import Finding
 
-EDITION = 1
+EDITION = 2  # 1: another bound, other parameters of variances and another slope of LeakyReLU
 DATA = ("mnist", "digits")
 _FACETS = {"latents": 10, "facets": 2, "clusters": 25}
 _EPOCH = 118  # batches of 512 of 60,000 images
@@ -41,31 +41,27 @@ _EPOCH = 118  # batches of 512 of 60,000 images
 # evaluates in the first; the first facet faded in over 15,000 batches from the second step on; no pretraining; a
 # Bernoulli likelihood (their program sets it for MNIST, so that the standard deviation of 0.35 in its configuration has
 # no effect); and components that start with a variance of 0.01.
-_PUBLISHED = {"epochs": 401, "steps": 401 * _EPOCH, "hold": 200 * _EPOCH, "likelihood": "bernoulli"}
-_PUBLISHED |= {"start_variance": 0.01}
+_LOSS = {"likelihood": "bernoulli", "start_variance": 0.01, "pretraining": 0}
+_PUBLISHED = {"data": "mnist", "rows": 60_000, "hidden": [500, 2000], "batch": 512, "learning_rate": 5e-4}
+_PUBLISHED |= {"steps": 401 * _EPOCH, "hold": 200 * _EPOCH, "fade": 15_000} | _LOSS | _FACETS
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
-    "smoke": {"data": "digits", "rows": 900, "test_rows": 600, "runs": 2, "hidden": [32, 48], "steps": 150}
-    | {"batch": 100, "learning_rate": 2e-3, "fade": 0, "pretraining": 50, "latents": 4, "facets": 2, "clusters": 5},
-    "small": {"data": "mnist", "rows": 10_000, "test_rows": 2000, "runs": 3, "hidden": [100, 200], "steps": 3000}
-    | {"batch": 256, "learning_rate": 1e-3, "fade": 0, "pretraining": 1000}
+    "smoke": {"data": "digits", "rows": 900, "test_rows": 600, "runs": 2, "hidden": [32, 48], "batch": 100}
+    | {"steps": 150, "hold": 40, "fade": 40, "learning_rate": 2e-3, "latents": 4, "facets": 2, "clusters": 5}
+    | _LOSS,
+    "small": {"data": "mnist", "rows": 10_000, "test_rows": 2000, "runs": 5, "hidden": [100, 200], "batch": 256}
+    | {"steps": 6000, "hold": 1500, "fade": 1000, "learning_rate": 1e-3}
+    | _LOSS
     | _FACETS,
-    "paper": {"data": "mnist", "rows": 60_000, "test_rows": 10_000, "runs": 10, "hidden": [500, 2000]}
-    | {"batch": 512, "learning_rate": 5e-4, "fade": 15_000, "pretraining": 0}
-    | _PUBLISHED
-    | _FACETS,
-    "full": {"data": "mnist", "rows": 60_000, "test_rows": 10_000, "runs": 50, "hidden": [500, 2000]}
-    | {"batch": 512, "learning_rate": 5e-4, "fade": 15_000, "pretraining": 0}
-    | _PUBLISHED
-    | _FACETS,
+    "paper": {"test_rows": 10_000, "runs": 10} | _PUBLISHED,
+    "full": {"test_rows": 10_000, "runs": 50} | _PUBLISHED,
 }
 ON_A_GPU = 5  # trainings at a time: a step of one is mostly the launching of kernels
-OF_SCHEDULE = ("hold", "likelihood", "start_variance")  # settings that not every scale has
 ACTIVATIONS = {"relu": "ReLU", "leaky_relu": "LeakyReLU"}
 PRINTED = {"relu": {"strong": 0.70, "weak": 0.91}, "leaky_relu": {"strong": 0.69, "weak": 0.94}}
 MCC = ("strong", "weak", "weak_held_out")
-OLD_SCHEDULE = (
-    "Not compared with the printed numbers: these trainings did not follow the schedule published for MFCVAE, two "
-    "progressive steps of 201 epochs each, without pretraining."
+SMALLER = (
+    "Not compared with the printed numbers: fewer images, smaller networks and a shorter schedule than those published "
+    "for MFCVAE."
 )
 OLD_LIKELIHOOD = (
     "Not compared with the printed numbers: these trainings followed the published schedule, but with a Gaussian "
@@ -73,8 +69,6 @@ OLD_LIKELIHOOD = (
     "The program of the authors of MFCVAE sets a Bernoulli likelihood for MNIST, and codes are not standardised; its "
     "bound, its parameters of variances and its LeakyReLU (slope 0.01, here 0.2) differ as well."
 )
-FITTED_START = "Components start as a mixture fitted to standardised codes; published are a variance of 0.01 and codes "
-FITTED_START += "that are not standardised."
 CLAIMS = read_claims("mixture-mnist")
 PAPER = {"runs": 10, "MCC": PRINTED, "distance": "not computed: infeasible"}
 
@@ -109,22 +103,18 @@ def compute(job: RecipeJob) -> dict[str, Any]:
 def _load_or_train(job: RecipeJob, name: str, number: int) -> Arrays:
     """The arrays of a training with an activation, from disk or trained now."""
     images, test = load_images(job)
-    settings = ("latents", "facets", "clusters", "hidden", "fade", "pretraining", *OF_SCHEDULE)
+    settings = ("latents", "facets", "clusters", "hidden", "hold", "fade", *_LOSS)
     config = {"model": "mfcvae", "activation": name, "shape": list(images.shape[1:])}
-    config |= {key: job.parameters[key] for key in settings if key in job.parameters}
+    config |= {key: job.parameters[key] for key in settings}
     return load_or_train(job, f"{name}-{number}", config | {"seed": 1000 * job.seed + number}, images, (test,))
 
 
 def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:
     """Judge the claims."""
-    differs = (
-        "" if settings.get("likelihood") == "bernoulli" else OLD_LIKELIHOOD if "epochs" in settings else OLD_SCHEDULE
-    )
-    findings = judge(ours, differs)
-    notes = (differs, "" if "start_variance" in settings else FITTED_START)
-    return Presentation(
-        headline(ours), findings, make_tables(ours), (draw_mcc(ours),), PAPER, notes=tuple(filter(None, notes))
-    )
+    published = settings.items() >= _PUBLISHED.items()
+    differs = "" if published else OLD_LIKELIHOOD if settings.get("epochs") == 402 else SMALLER
+    notes = (differs,) if differs else ()
+    return Presentation(headline(ours), judge(ours, differs), make_tables(ours), (draw_mcc(ours),), PAPER, notes=notes)
 
 
 def load_images(job: RecipeJob) -> tuple[Array, Array]:
