@@ -142,7 +142,7 @@ def present(kept: Mapping[str, Any], drawn: tuple[RecipeFigure, ...]) -> RecipeR
         tables=made.tables,
         figures=(*made.figures, *drawn),
         notes=(*notes, *made.notes, *_provenance(kept, method)),
-        terms=recipe.terms,
+        terms=(*recipe.terms, *made.terms),
         settings=settings,
     )
 
@@ -171,6 +171,8 @@ def _parameters(method: Method, name: str, scale: str, data: str | None) -> dict
     names = [name.strip() for name in data.split(",")] if getattr(method, "SEVERAL", False) else [data]
     for name in names:
         check_choice("data", name, known)
+    if isinstance(known, Mapping):
+        parameters = dict(known[data][scale])
     return parameters | {"data": ",".join(dict.fromkeys(names))}
 
 

@@ -133,8 +133,9 @@ class Claim:
     post_hoc: bool = False  # whether the rule was written, or changed, after numbers were seen
 
     def about(self, **words: object) -> Claim:
-        """The claim about one data set, model or number of slots: fill in the placeholders of name and statement."""
-        return replace(self, name=self.name.format(**words), statement=self.statement.format(**words))
+        """The claim about one data set, model or number of slots: fill in the placeholders of its texts."""
+        rules = tuple(replace(rule, quantity=rule.quantity.format(**words)) for rule in self.rules)
+        return replace(self, name=self.name.format(**words), statement=self.statement.format(**words), rules=rules)
 
     def judge(
         self, *measured: Estimate | float, evidence: str = "", null: float | None = None, unless: str = ""

@@ -44,8 +44,9 @@ class Method(Protocol):
     that `compute` returned and the settings, so that they can be made again without training.
 
     `EDITION` grows whenever the same settings would give other numbers, so that old parts are not reused. A recipe
-    that works with several data sets lists them in `DATA`, and the one of a scale is its parameter "data"; if it takes
-    several at once ("rooms,sprites"), it has `SEVERAL = True`. An optional function `plan(parameters, device, parts)`
+    that works with several data sets lists them in `DATA`, and the one of a scale is its parameter "data"; `DATA` maps
+    them to their parameters by scale where these differ. If it takes several at once ("rooms,sprites"), it has
+    `SEVERAL = True`. An optional function `plan(parameters, device, parts)`
     returns a sentence about what will be computed and how long that takes.
     """
 

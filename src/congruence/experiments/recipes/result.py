@@ -87,6 +87,7 @@ class Presentation:
     paper: Mapping[str, Any] = field(default_factory=dict)  # numbers of the paper
     words: Mapping[str, Any] = field(default_factory=dict)  # for the placeholders of notes that are no settings
     notes: tuple[str, ...] = ()  # further ones
+    terms: tuple[tuple[str, str], ...] = ()  # further ones
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,1 +1,1 @@
-"""The recipe `deconfounding`: whitening and ICA of a simulated screen, evaluated on held-out plates."""
+"""The recipe `deconfounding`: whitening and ICA of a simulated or real screen, evaluated on held-out plates."""

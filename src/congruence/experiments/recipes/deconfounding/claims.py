@@ -15,6 +15,7 @@ from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     Difference,
     ScreenScores,
+    TreeScores,
     estimate_difference,
 )
 from congruence.experiments.recipes.result import RecipeFigure, draw_figure, number_table
@@ -47,7 +48,7 @@ PAPER: dict[str, Any] = {
     "auroc": {gene: dict(zip(CONDITIONS, values[0], strict=True)) for gene, values in TABLE_3.items()},
     "sparsity": {gene: dict(zip(CONDITIONS, values[1], strict=True)) for gene, values in TABLE_3.items()},
     "concentration": {name: list(values) for name, values in TABLES_4_AND_7.items()},
-    "data": "OpenPhenom embeddings of RxRx3-core, about 222,000 patches of 384 dimensions; ours are simulated",
+    "data": "OpenPhenom embeddings of RxRx3-core, about 222,000 patches of 384 dimensions; ours are other data",
 }
 MARKS = {"base": (MUTED, "s"), "whitened": (SOURCE, "D"), "ica": (HELD_OUT, "o"), "rotated": (NULL, "x")}
 GAINS = {"base": (INK, "o", -0.08), "whitened": (LINEAR, "D", 0.0), "rotated": (ICA, "^", 0.08)}
@@ -67,9 +68,9 @@ def judge(experiment: DialExperiment) -> tuple[Finding, ...]:
     """Judge the paper's claims about its tables, then the predictions of the theory along the dial."""
     table = experiment.table
     return (
-        _judge_auroc(CLAIMS["whitening-improves-auroc"], table, "whitened", "base"),
-        _judge_auroc(CLAIMS["ica-improves-auroc"], table, "ica", "whitened"),
-        _judge_auroc(CLAIMS["axes-matter"], table, "ica", "rotated"),
+        judge_auroc(_claim("whitening-improves-auroc"), table, "whitened", "base", "genes"),
+        judge_auroc(_claim("ica-improves-auroc"), table, "ica", "whitened", "genes"),
+        judge_auroc(_claim("axes-matter"), table, "ica", "rotated", "genes"),
         _judge_sparsity(table),
         *_judge_concentration(experiment),
         _judge_recovery(experiment),
@@ -78,23 +79,29 @@ def judge(experiment: DialExperiment) -> tuple[Finding, ...]:
     )
 
 
-def _judge_auroc(claim: Claim, one: ScreenScores, condition: str, reference: str) -> Finding:
+def _claim(name: str, **words: str) -> Claim:
+    """A claim about the simulated screen."""
+    return CLAIMS[name].about(units="plates", **words)
+
+
+def judge_auroc(claim: Claim, one: TreeScores, condition: str, reference: str, what: str) -> Finding:
+    """Judge the gain of a condition over another; `what` is the plural of what is classified."""
     gain = estimate_difference(one.gain(condition, reference))
     gains = one.auroc[condition] - one.auroc[reference]
-    better = sum(np.nanmean(one.of_gene(gains, gene)) > 0 for gene in GENES)
+    better = sum(np.nanmean(one.of_gene(gains, gene)) > 0 for gene in one.genes)
     i, j = CONDITIONS.index(condition), CONDITIONS.index(reference)
     theirs = np.mean([auroc[i] - auroc[j] for auroc, _ in TABLE_3.values()])
     return claim.judge(
         gain,
         null=0.0,
-        evidence=f"{LABELS[condition]} − {LABELS[reference]}: {gain} on average over genes, better in {better} of "
-        f"{len(GENES)} (the paper's table: {theirs:+.3f}).",
+        evidence=f"{LABELS[condition]} − {LABELS[reference]}: {gain} on average over {what}, better in {better} of "
+        f"{len(one.genes)} (the paper's table: {theirs:+.3f}).",
     )
 
 
 def _judge_sparsity(one: ScreenScores) -> Finding:
     steps = [estimate_difference(one.by_fold(one.sparsity[b] - one.sparsity[a])) for a, b in STEPS]
-    return CLAIMS["sparsity-increases"].judge(
+    return _claim("sparsity-increases").judge(
         *steps, null=0.0, evidence=f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
     )
 
@@ -105,11 +112,8 @@ def _judge_concentration(experiment: DialExperiment) -> Iterator[Finding]:
         values = {name: near.top[name][i] - near.rest[name][i] for name in CONDITIONS}
         steps = [estimate_difference(near.by_fold(values[b] - values[a])) for a, b in STEPS]
         evidence = f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
-        yield (
-            CLAIMS["concentration-increases-top-{share}"]
-            .about(share=f"{100 * share:g}")
-            .judge(*steps, null=0.0, evidence=evidence)
-        )
+        claim = _claim("concentration-increases-top-{share}", share=f"{100 * share:g}")
+        yield claim.judge(*steps, null=0.0, evidence=evidence)
 
 
 def _judge_recovery(experiment: DialExperiment) -> Finding:
@@ -175,11 +179,7 @@ def _gene_table(one: ScreenScores, values: Mapping[str, Float], at: int, title: 
     for gene, (guides, *_) in GENES.items():
         cells: list[Any] = [f"{gene} ({guides})"]
         for name, printed in zip(CONDITIONS, TABLE_3[gene][at], strict=True):
-            ours = one.of_gene(values[name], gene).ravel()
-            ours = ours[np.isfinite(ours)]
-            error = f" ± {ours.std(ddof=1) / np.sqrt(len(ours)):.3f}" if len(ours) > 1 else ""
-            cell = Cell(f"{ours.mean():.3f}{error}", float(ours.mean())) if len(ours) else None
-            cells += [Cell(f"{printed:.3f}", printed), cell]
+            cells += [Cell(f"{printed:.3f}", printed), mean_cell(one.of_gene(values[name], gene))]
         rows.append(cells)
     head = ["gene (guides)", *(f"{LABELS[name]}, {whose}" for name in CONDITIONS for whose in ("paper", "ours"))]
     note = (
@@ -196,7 +196,9 @@ def _concentration_table(experiment: DialExperiment) -> Table:
     rows = []
     for name in CONDITIONS:
         folds = [near.by_fold(top - rest) for top, rest in zip(near.top[name], near.rest[name], strict=True)]
-        rows.append((LABELS[name], *TABLES_4_AND_7[name], *(_cell(estimate_difference(one)) for one in folds)))
+        rows.append(
+            (LABELS[name], *TABLES_4_AND_7[name], *(difference_cell(estimate_difference(one)) for one in folds))
+        )
     note = (
         "AUROC of trees on the axes used most minus that of trees on the rest, with its 95 % interval; one guide of "
         "each gene. The paper's cut-offs and the exact form of its score were lost from our text, so its columns and "
@@ -205,7 +207,15 @@ def _concentration_table(experiment: DialExperiment) -> Table:
     return number_table("Concentration (Tables 4 and 7)", head, rows, note)
 
 
-def _cell(one: Difference) -> Cell:
+def mean_cell(values: Float) -> Cell | None:
+    """The mean of the finite values with its standard error."""
+    known = values[np.isfinite(values)]
+    error = f" ± {known.std(ddof=1) / np.sqrt(len(known)):.3f}" if len(known) > 1 else ""
+    return Cell(f"{known.mean():.3f}{error}", float(known.mean())) if len(known) else None
+
+
+def difference_cell(one: Difference) -> Cell:
+    """A difference with its interval."""
     return Cell(str(one), one.value if one.value == one.value else "")
 
 
@@ -220,7 +230,8 @@ def _dial_table(experiment: DialExperiment) -> Table:
         means = [float(np.mean(one.by_fold(one.auroc[name]))) for name in CONDITIONS]
         cells += [Cell(f"{mean:.3f}", mean) for mean in means]
         rows.append(
-            cells + [_cell(estimate_difference(one.gain("ica", name))) for name in ("base", "whitened", "rotated")]
+            cells
+            + [difference_cell(estimate_difference(one.gain("ica", name))) for name in ("base", "whitened", "rotated")]
         )
     guides = ", ".join(experiment.curve[0].guides)
     note = f"The same wells, factors and folds at every dial; one guide of each gene ({guides})."

@@ -1,4 +1,4 @@
-"""Scores of one simulated screen: predictions on held-out plates, and how well axes match the true factors."""
+"""Scores of trees on held-out plates; of a simulated screen also how well axes match the true factors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.batches._deconfound import deconfound
 from congruence.batches.conditions import condition_named
-from congruence.batches.deconfounding import Score
+from congruence.batches.deconfounding import Deconfounding, Score
 from congruence.experiments.data.screen import CONTROL, SimulatedScreen
 from congruence.experiments.processes import available_cores
 from congruence.experiments.recipes.claims import Estimate
 from congruence.experiments.recipes.recipe import RecipeJob
+from congruence.metrics._estimators import mean_of_finite
 from congruence.parts import Arrays, Parts
 from congruence.stats.intervals import t_interval
 from congruence.stats.matching import match
@@ -34,28 +35,33 @@ class Difference(Estimate):
 
 
 def estimate_difference(values: Float, *, folds: bool = True) -> Difference:
-    """The mean of values (n,) with its t interval.
+    """The mean of the finite values (n,) with its t interval.
 
     The training rows of folds overlap, for which the interval is corrected (Nadeau & Bengio 2003): it is about other
     plates of the same screen. Other values, such as those of factors, are taken to be independent.
     """
-    return Difference(float(np.mean(values)), *t_interval(values, folds=folds))
+    known = values[np.isfinite(values)]
+    return (
+        Difference(mean_of_finite(known), *t_interval(known, folds=folds))
+        if len(known)
+        else Difference(*[math.nan] * 3)
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class ScreenScores:
-    """The scores of a screen at one dial; arrays by condition."""
+class TreeScores:
+    """The scores of trees on held-out plates; arrays by condition, NaN where a target has no positives."""
 
-    dial: float
-    bound: float  # of the mixing's bi-Lipschitz constant
-    constant: Mapping[str, float]  # "median" and "max" over some rows
-    guides: tuple[str, ...]  # E of them
+    guides: tuple[str, ...]  # E of them, or targets that have none
     auroc: Mapping[str, Float]  # (E, F) by guide and fold
     sparsity: Mapping[str, Float]  # (E, F)
     top: Mapping[str, Float]  # (S, E, F) AUROC of the top features, for S shares
     rest: Mapping[str, Float]  # (S, E, F)
-    match: Mapping[str, Float]  # (b,) |correlation| of each biology factor with the axis matched to it
-    taint: Mapping[str, Float]  # (b,) share of that axis' variance that technical factors explain
+
+    @property
+    def genes(self) -> tuple[str, ...]:
+        """The genes, or targets, that the guides are of."""
+        return tuple(dict.fromkeys(map(_gene, self.guides)))
 
     def of_gene(self, values: Float, gene: str) -> Float:
         """The entries of values (E, F) of the guides of a gene, (guides, F)."""
@@ -63,16 +69,31 @@ class ScreenScores:
 
     def by_fold(self, values: Float) -> Float:
         """The mean of values (E, F) in each fold, (F,): first over the guides of a gene, then over genes."""
-        genes = dict.fromkeys(map(_gene, self.guides))
-        return np.asarray(np.nanmean([np.nanmean(self.of_gene(values, gene), axis=0) for gene in genes], axis=0))
+        return _mean(np.array([_mean(self.of_gene(values, gene)) for gene in self.genes]))
 
     def gain(self, condition: str, reference: str) -> Float:
         """The AUROC of one condition minus that of another, in each fold, (F,)."""
         return self.by_fold(self.auroc[condition] - self.auroc[reference])
 
 
+@dataclass(frozen=True, eq=False)
+class ScreenScores(TreeScores):
+    """The scores of a simulated screen at one dial."""
+
+    dial: float
+    bound: float  # of the mixing's bi-Lipschitz constant
+    constant: Mapping[str, float]  # "median" and "max" over some rows
+    match: Mapping[str, Float]  # (b,) |correlation| of each biology factor with the axis matched to it
+    taint: Mapping[str, Float]  # (b,) share of that axis' variance that technical factors explain
+
+
 def _gene(guide: str) -> str:
     return guide.rsplit("_guide_", 1)[0]
+
+
+def _mean(values: Float) -> Float:
+    """The mean of the finite values of each column of (n, m), (m,); NaN without any."""
+    return np.array([mean_of_finite(column) for column in values.T])
 
 
 @dataclass(frozen=True)
@@ -134,11 +155,26 @@ def score_screen(
     )
     axes = parts.get("axes", lambda: match_axes(screen, job.seed, job.device))
 
+    constants = screen.mixing.constants(screen.factors)
+    return ScreenScores(
+        dial=dial,
+        bound=screen.mixing.bound,
+        constant={"median": float(np.median(constants)), "max": float(constants.max())},
+        **tree_scores(result, len(shares)),
+        match={name: axes[f"match.{name}"] for name in CONDITIONS},
+        taint={name: axes[f"taint.{name}"] for name in CONDITIONS},
+    )
+
+
+def tree_scores(result: Deconfounding, shares: int) -> dict[str, Any]:
+    """The fields of `TreeScores`; targets that no fold scored are left out."""
+    targets = result.scored
+
     def by_condition(value: Callable[[Score], Any]) -> dict[str, Float]:
         """A value for each guide and fold, (E, F), by condition."""
         return {
             name: np.concatenate(
-                [np.asarray(value(one.scores[name])).reshape(len(one.guides), -1) for one in result.targets]
+                [np.asarray(value(one.scores[name])).reshape(len(one.guides) or 1, -1) for one in targets]
             )
             for name in CONDITIONS
         }
@@ -146,23 +182,17 @@ def score_screen(
     def by_share(part: str) -> dict[str, Float]:
         values = [
             by_condition(lambda score, i=i: getattr(score.concentration[i], part))  # type: ignore[misc]
-            for i in range(len(shares))
+            for i in range(shares)
         ]
         return {name: np.array([one[name] for one in values]) for name in CONDITIONS}
 
-    constants = screen.mixing.constants(screen.factors)
-    return ScreenScores(
-        dial=dial,
-        bound=screen.mixing.bound,
-        constant={"median": float(np.median(constants)), "max": float(constants.max())},
-        guides=tuple(guide for one in result.targets for guide in one.guides),
-        auroc=by_condition(lambda score: score.auroc),
-        sparsity=by_condition(lambda score: score.sparsity),
-        top=by_share("top"),
-        rest=by_share("rest"),
-        match={name: axes[f"match.{name}"] for name in CONDITIONS},
-        taint={name: axes[f"taint.{name}"] for name in CONDITIONS},
-    )
+    return {
+        "guides": tuple(guide for one in targets for guide in one.guides or (one.name,)),
+        "auroc": by_condition(lambda score: score.auroc),
+        "sparsity": by_condition(lambda score: score.sparsity),
+        "top": by_share("top"),
+        "rest": by_share("rest"),
+    }
 
 
 def match_axes(screen: SimulatedScreen, seed: int, device: str) -> Arrays:
