@@ -180,6 +180,18 @@ def test_every_paragraph_and_table_with_numbers_says_where_they_come_from(page):
     assert unmarked == []
 
 
+@pytest.mark.parametrize(
+    ("page", "net", "side"), [("models", "published", 64), ("models", "small", 64), ("disentanglement", "small", 32)]
+)
+def test_sizes_of_networks_are_those_of_the_networks(page, net, side):
+    pytest.importorskip("torch")
+    from congruence.experiments.models import AutoEncoder
+
+    weights = AutoEncoder(latents=12, net=net, shape=(3, side, side)).parameters()
+    printed = f"{sum(one.numel() for one in weights) / 1e6:.1f} million weights"
+    assert printed in (DOCS / f"{page}.md").read_text(encoding="utf-8")
+
+
 def test_a_number_that_is_in_no_source_is_noticed():
     known = np.array([0.4567, 12.0])
     text = "46 % (45 to 47), 3 to 12.5 %, 9 of 1,040, 14 times faster, 2 to 3 s, −0.46. `0.9`"
