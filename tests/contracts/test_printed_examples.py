@@ -42,3 +42,8 @@ def test_the_verdict_of_resolve(call, data_folder, monkeypatch):
     run = str(data_folder / "modelpairs" / "admet_cls_seed0.npy")
     _, out, _ = call("resolve", run, "--components", "0.95", "--stability", "20")
     assert out[: out.index("Are all components")].split() == shown("resolve.md", "the_verdict_of_resolve")
+    example = " ".join((DOCS / "resolve.md").read_text("utf-8").partition("## Example")[2].split())
+    (error,) = re.findall(r"the error of one is (\d+)°", example)
+    (agree, all_of_them) = map(int, re.findall(r"(\d+) of the (\d+) components agree", example)[0])
+    assert re.search(rf" {error}\.\d°", out)
+    assert all_of_them - out.count("depends on start") == agree
