@@ -40,6 +40,9 @@ from congruence.experiments.commands.reproduce import FOLDER_VERBS
 from congruence.experiments.recipes._reproduce import _parameters
 from congruence.experiments.recipes.recipe import find_recipe
 
+for _library in ("pandas", "anndata"):  # the folder of the examples has a file of AnnData
+    pytest.importorskip(_library, reason=f"{_library} is not installed")
+
 ROOT = Path(__file__).parents[2]
 
 FENCE = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
