@@ -1,148 +1,282 @@
-"""Every example in the README and the documentation that is marked to run does run, and every command has one."""
+"""Every code block of the README and the documentation runs, or is parsed by what it is written for.
 
-import json
-import os
-import re
-import shlex
-import sys
-from pathlib import Path
+A comment on the line before a block says which:
 
-import anndata
-import jsonschema
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-import pytest
-from safetensors.numpy import save_file
-from scipy.stats import ortho_group
+    <!-- run -->                          it runs in a folder with the files that it names (`conftest.py`)
+    <!-- run after the block above -->    after the block that runs before it on the page
+    <!-- run, 512 as 8 -->                at a smaller size
+    <!-- run on a cluster -->             with a cluster in this process
+    <!-- run with faiss -->               where the library is installed (`test_vector_stores.py`)
+    <!-- parse: needs a GPU -->           commands, options, names and arguments are checked (below)
+    <!-- printed: name -->                compared with what the program prints (`test_printed_examples.py`)
 
-from congruence import read_table
-from congruence.cli import build, main
-
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"<!-- run -->\n```(console|python)\n(.*?)```", re.DOTALL)
-EXAMPLES = [
-    pytest.param(kind, text, id=f"{page.name}-{number}")
-    for page in PAGES
-    for number, (kind, text) in enumerate(BLOCK.findall(page.read_text()))
-]
-
-
-DECODER = """
-import torch
-
-def load_decoder():
-    return decoder(0)
-
-def load_retrained():
-    return decoder(1)
-
-def decoder(seed):
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.LeakyReLU(0.5), torch.nn.Linear(16, 12)).eval()
+Tables of results (`docs/results/*/table.md`) are written by the program; their commands are parsed.
 """
 
+import argparse
+import ast
+import contextlib
+import glob
+import importlib
+import importlib.util
+import inspect
+import json
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
 
-@pytest.fixture(scope="module")
-def figures(drawn_once):
-    with drawn_once():
-        yield
+import jsonschema
+import pytest
+import typer
+import yaml
 
+from congruence.cli import build, main
+from congruence.experiments.commands.reproduce import FOLDER_VERBS
+from congruence.experiments.recipes._reproduce import _parameters
+from congruence.experiments.recipes.recipe import find_recipe
 
-@pytest.fixture
-def world(tmp_path, monkeypatch, figures):
-    """A folder with the files that the examples name."""
-    rng = np.random.default_rng(0)
-    x = rng.laplace(size=(240, 4))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "mymodel", raising=False)
-    (tmp_path / "tables").mkdir()
-    for seed, name in enumerate(["old", "new", "run_a", "run_b"]):
-        np.save(f"{name}.npy", x @ ortho_group.rvs(4, random_state=seed))
-    columns = {f"emb_{i}": x[:, i] for i in range(4)}
-    pq.write_table(pa.table(columns), "run_c.parquet")
-    documents = {"doc_id": [f"d{i}" for i in range(240)]}
-    for seed, name in enumerate(["old", "new", "new_full", "embeddings", "old_queries", "new_queries"]):
-        moved = x @ ortho_group.rvs(4, random_state=seed)
-        pq.write_table(pa.table(documents | {f"emb_{i}": moved[:, i] for i in range(4)}), f"{name}.parquet")
-    (tmp_path / "demo").mkdir()
-    for seed in range(2):  # as `make demo` writes them
-        moved = x @ ortho_group.rvs(4, random_state=seed)
-        rows = {"id": np.arange(240), "Metadata_digit": np.arange(240) % 10}
-        pq.write_table(pa.table(rows | {f"emb_{i}": moved[:, i] for i in range(4)}), f"demo/seed{seed}.parquet")
-    atoms = rng.normal(size=(20, 16))
-    for i in range(3):
-        own = rng.normal(size=(10, 16))
-        save_file({"W_dec": np.vstack([atoms, own]).astype(np.float32)}, f"sae{i}.safetensors")
-    (tmp_path / "mymodel.py").write_text(DECODER)
-    (own,) = (text for _, text in BLOCK.findall((ROOT / "docs/train.md").read_text()) if "class MyModel" in text)
-    (tmp_path / "autoencoder.py").write_text(own)
-    np.save("latents.npy", rng.normal(size=(60, 4)))
-    (tmp_path / "checkpoints").mkdir()
-    for step in (10, 100, 1000):
-        np.save(f"checkpoints/step{step}.npy", x + rng.normal(size=x.shape) / step)
-    columns |= {"cell_id": [f"c{i}" for i in range(240)], "plate": [f"p{i % 12}" for i in range(240)]}
-    for i in range(3):
-        pq.write_table(pa.table(columns), f"tables/run{i}.parquet")
-    gene = rng.choice(["none", "MTOR", "PLK1"], 240)
-    wells = {f"emb_{i}": x[:, i] + (gene == "MTOR") * (i == 0) for i in range(4)}
-    wells |= {"gene": gene, "plate": columns["plate"], "guide": [f"{g}-{i % 2}" for i, g in enumerate(gene)]}
-    pq.write_table(pa.table(wells), "wells.parquet")
-    write_h5ad("wells.h5ad")
-    hue, shape = rng.uniform(0, 360, 240).round(), rng.choice(["cube", "sphere"], 240)
-    codes = np.column_stack([np.where(shape == "cube", 1.0, -1.0), hue]) + rng.normal(size=(240, 2)) / 10
-    np.save("codes.npy", codes)
-    Path("factors.csv").write_text("hue,shape\n" + "\n".join(f"{a:g},{b}" for a, b in zip(hue, shape, strict=True)))
-    pq.write_table(pa.table({"z0": codes[:, 0], "z1": codes[:, 1], "hue": hue, "shape": shape}), "codes.parquet")
+for _library in ("pandas", "anndata"):  # the folder of the examples has a file of AnnData
+    pytest.importorskip(_library, reason=f"{_library} is not installed")
+
+ROOT = Path(__file__).parents[2]
+
+FENCE = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "table.md"]
+RUN = re.compile(r"run(?P<after> after the block above)?(?P<cluster> on a cluster)?(?:, (?P<old>\S+) as (?P<new>.+))?")
+ELSEWHERE = re.compile(r"run with (faiss|lancedb)|printed: (?P<test>\w+)")  # other files of tests
+PARSED = re.compile(r"parse: .+")
+OTHERS = ("", "#!/bin/bash", "apt-get", "docker", "export", "helm", "python", "source", "tar")  # programs, and none
 
 
-def write_h5ad(path):
-    """Wells of BBBC021 as AnnData where the data set is there, else generated ones with the same columns.
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its page and number, the comment before it, its language and its text."""
 
-    X are standardised features, X_pca their principal components, and X_normalised those of features that were
-    standardised by the controls of each plate.
-    """
-    screen = os.environ.get("CONGRUENCE_DATA", "") + "/bbbc021/mcf7_well_means.parquet"
-    if Path(screen).is_file():
-        table = read_table(screen, metadata="plate,week,well,replicate,compound,concentration_um,moa,is_control")
-        x = np.nan_to_num(table.values)
-        obs = pd.DataFrame({name: table.metadata[name].astype(str) for name in ("plate", "week", "compound", "moa")})
-    else:
-        rng = np.random.default_rng(0)
-        obs = pd.DataFrame({"plate": [f"p{i % 12}" for i in range(240)], "week": [f"w{i % 4}" for i in range(240)]})
-        obs["compound"] = rng.choice(["DMSO", "taxol", "cytochalasin"], 240)
-        obs["moa"] = obs["compound"]
-        sources = rng.laplace(size=(240, 8)) ** 3
-        x = sources @ rng.normal(size=(8, 30)) + (obs["compound"] == "taxol").to_numpy()[:, None]
-    obs.index = [f"well{i}" for i in range(len(obs))]
-    x = x[:, x.std(0) > 1e-9]
-    normalised, control = x.copy(), (obs["compound"] == "DMSO").to_numpy()
-    for plate in obs["plate"].unique():
-        on = (obs["plate"] == plate).to_numpy()
-        spread = x[on & control].std(0)
-        normalised[on] = (x[on] - x[on & control].mean(0)) / np.maximum(spread, 0.1 * x.std(0))
-    data = anndata.AnnData((x - x.mean(0)) / x.std(0), obs=obs)
-    for name, values in {"X_pca": data.X, "X_normalised": normalised}.items():
-        u, s, _ = np.linalg.svd(values - values.mean(0), full_matrices=False)
-        data.obsm[name] = (u * s)[:, :8]
-    data.write_h5ad(path)
+    name: str
+    mark: str
+    kind: str
+    text: str
+
+    @property
+    def lines(self):
+        return self.text.splitlines()
 
 
-@pytest.mark.parametrize(("kind", "text"), EXAMPLES)
-def test_examples_run(kind, text, world, monkeypatch):
+def blocks(page):
+    found = enumerate(FENCE.findall(page.read_text(encoding="utf-8")))
+    return [Block(f"{page.name}-{number}", *parts) for number, parts in found]
+
+
+def chains(page):
+    """Each block that runs, with those before it that it needs."""
+    last = []
+    for block in page:
+        if one := RUN.fullmatch(block.mark):
+            last = [*(last if one["after"] else ()), block]
+            yield last
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+EXAMPLES = [pytest.param(chain, id=chain[-1].name) for page in PAGES for chain in chains(blocks(page))]
+TABLES = [block for page in sorted((ROOT / "docs" / "results").glob("*/table.md")) for block in blocks(page)]
+UNRUN = [pytest.param(block, id=block.name) for block in BLOCKS if PARSED.fullmatch(block.mark)]
+UNRUN += [pytest.param(one, id=f"table.md-{number}") for number, one in enumerate(TABLES)]
+
+
+def test_every_block_says_how_it_is_tested():
+    known = (RUN, ELSEWHERE, PARSED)
+    printed = Path(__file__).with_name("test_printed_examples.py").read_text(encoding="utf-8")
+    tests = [mark["test"] for one in BLOCKS if (mark := ELSEWHERE.fullmatch(one.mark)) and mark["test"]]
+    assert sorted(tests) == sorted(re.findall(r"^def test_(\w+)", printed, re.MULTILINE))
+    assert [one.name for one in BLOCKS if not any(mark.fullmatch(one.mark) for mark in known)] == []
+    fences = sum(page.read_text(encoding="utf-8").count("```") for page in PAGES)
+    assert fences == 2 * len(BLOCKS)  # none is indented, or of another form
+
+
+@contextlib.contextmanager
+def cluster():
+    """The address of a cluster of dask in this process."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as local:
+        yield local.scheduler_address
+
+
+@pytest.mark.parametrize("chain", EXAMPLES)
+def test_examples_run(chain, supply, monkeypatch):
+    names = supply("".join(block.text for block in chain))
+    for block in chain:
+        mark, text = RUN.fullmatch(block.mark), block.text
+        with cluster() if mark["cluster"] else contextlib.nullcontext() as address:
+            if mark["cluster"]:
+                text = text.replace("tcp://scheduler:8786", address).replace("/shared/", "")
+            if mark["old"]:
+                assert mark["old"] in text
+                text = text.replace(mark["old"], mark["new"])
+            run(block.kind, text, names, monkeypatch)
+
+
+def run(kind, text, names, monkeypatch):
     if kind == "python":
-        exec(compile(text, "example", "exec"), {})
+        exec(compile(text, "example", "exec"), names)
         return
+    assert kind == "console"
     for line in text.splitlines():
         prompt, *words = shlex.split(line, comments=True)
         assert (prompt, words[0]) == ("$", "congruence")
+        if "'" not in line:  # a shell expands patterns, except in quotes
+            words = [path for word in words for path in sorted(glob.glob(word)) or [word]]
         monkeypatch.setattr(sys, "argv", words)
         with pytest.raises(SystemExit) as stopped:
             main()
         assert not stopped.value.code, line
+
+
+@pytest.mark.parametrize("block", UNRUN)
+def test_examples_that_do_not_run_are_parsed(block, monkeypatch):
+    if block.kind == "python":
+        check_python(block.text)
+    elif block.kind == "yaml":
+        check_action(block.text)
+    else:
+        if block.kind == "bash":
+            subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+        prompt = "$ " if block.kind == "console" else ""
+        lines = [line.removeprefix(prompt) for line in block.lines if line.startswith(prompt)]
+        assert len(lines) == len(block.lines)
+        for line in lines:
+            check_command(shlex.split(line, comments=True), monkeypatch)
+
+
+def check_command(words, monkeypatch):
+    """Parse a command with the parser of the program itself; of other programs only the name is known."""
+    if words[:1] == ["timeout"] or words[:2] == ["docker", "run"]:
+        words = words[words.index("congruence") :]  # after options of the other program
+    program, *words = [word for word in words if word != "&"] or [""]
+    if program == "congruence":
+        parse(build(), words)
+        if words[0] == "reproduce":
+            check_recipe(words)
+    elif program == "make":
+        targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert words[0] in targets
+    elif program == "pip":
+        assert words[0] == "install"
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        name, listed = re.fullmatch(r"(\.|congruence)(?:\[(.+)\])?", words[1]).groups()
+        assert set((listed or "all").split(",")) <= set(extras), name
+    elif program == "python" and words[0] != "-c":
+        parse_script(words, monkeypatch)
+    elif "dask" in (program, *words):
+        _, kind, *rest = words[words.index("dask") :] if "dask" in words else [program, *words]
+        command = importlib.import_module(f"distributed.cli.dask_{kind}").main
+        command.make_context(kind, rest)
+    else:
+        assert program in OTHERS or "=" in program
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_sentences_are_parsed(page, monkeypatch):
+    text = " ".join(FENCE.sub("", page.read_text(encoding="utf-8")).split())
+    for line in re.findall(r"`(congruence (?!COMMAND)[^`]+)`", text):
+        words = shlex.split(line)
+        if not re.fullmatch(r"congruence [a-z]+( make)?", line):  # a name only
+            with contextlib.suppress(typer.Exit):  # after --list and --help
+                check_command(words, monkeypatch)
+        assert words[1] in build().commands
+
+
+def parse(command, words):
+    """Parse arguments and options of a command, or of one in a group, without calling it."""
+    while inner := getattr(command, "commands", None):
+        name, *words = words
+        command = inner[name]
+    return command.make_context(command.name, list(words)).params
+
+
+def check_recipe(words):
+    """The recipe exists, at this scale and with these data."""
+    given = parse(build("reproduce"), words)
+    if given["name"] in ("list", "NAME", *FOLDER_VERBS):
+        return
+    _parameters(find_recipe(given["name"]).method(), given["name"], given["scale"], given["data"])
+    assert re.fullmatch(r"auto|cpu|cuda(:\d)?", given["device"])
+
+
+def parse_script(words, monkeypatch):
+    """Let a script parse its arguments, and stop it there."""
+
+    class ParsedError(Exception):
+        pass
+
+    real = argparse.ArgumentParser.parse_args
+
+    def parse_and_stop(*arguments):
+        real(*arguments)
+        raise ParsedError
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(ParsedError):
+        runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+
+
+def check_python(text):
+    """Every imported name exists, and arguments of what is called fit, where the library is installed."""
+    tree, names = ast.parse(text), {}
+    for node in ast.walk(tree):
+        modules = [node.module] if isinstance(node, ast.ImportFrom) else []
+        modules += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        for name in modules:
+            if importlib.util.find_spec(name.partition(".")[0]) is None:
+                assert name.partition(".")[0] in ("dask_jobqueue", "dask_kubernetes", "psycopg", "qdrant_client")
+                continue
+            module = importlib.import_module(name)
+            if isinstance(node, ast.ImportFrom):
+                names |= {one.asname or one.name: getattr(module, one.name) for one in node.names}
+            else:
+                names |= {one.asname: module for one in node.names if one.asname}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and (called := resolve(node.func, names)) is not None:
+            given = {one.arg: None for one in node.keywords}
+            inspect.signature(called).bind(*[None] * len(node.args), **given)
+
+
+def resolve(node, names):
+    """The function that a name, or attributes of a module or class, stand for; None for those of other objects."""
+    if isinstance(node, ast.Attribute):
+        owner = resolve(node.value, names)
+        return None if owner is None else getattr(owner, node.attr)
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def check_action(text):
+    """The inputs of the step, also those in comments, are inputs of the action."""
+    (step,) = yaml.safe_load(re.sub(r"# (?=[a-z-]+:)", "", text))
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+    assert set(step["with"]) <= set(inputs)
+    assert {name for name, one in inputs.items() if one.get("required")} <= set(step["with"])
+    if "arguments" in step["with"]:
+        parse(build("check"), ["check", "new.npy", *step["with"]["arguments"].split()])
+
+
+def test_a_block_that_is_wrong_is_noticed(monkeypatch):
+    for line in ("congruence compare a b --no-such", "congruence compares a", "congruence reproduce nothing"):
+        with pytest.raises(Exception, match="(?i)no such|compares|nothing"):
+            check_command(line.split(), monkeypatch)
+    for text in ("from congruence import no_such_verb", "import congruence as c\nc.compare([], nope=1)"):
+        with pytest.raises((AttributeError, TypeError)):
+            check_python(text)
+    for line in ("make nothing", "congruenc compare a b", "pip install 'congruence[nothing]'"):
+        with pytest.raises(AssertionError):
+            check_command(shlex.split(line), monkeypatch)
 
 
 FAST = ["--nulls", "2"]
@@ -176,15 +310,8 @@ def test_the_json_of_a_command_is_valid_for_its_schema(kind, world, monkeypatch)
 
 def test_every_command_has_an_example():
     lines = [
-        line.split()[2:] for page in PAGES for _, text in BLOCK.findall(page.read_text()) for line in text.splitlines()
+        line.split()[2:] for one in BLOCKS if one.mark.startswith("run") and one.kind == "console" for line in one.lines
     ]
     groups = {name: getattr(command, "commands", None) for name, command in build().commands.items()}
     shown = {" ".join(words[: 2 if groups.get(words[0]) else 1]) for words in lines if words}
     assert {f"{name} {one}" if inner else name for name, inner in groups.items() for one in inner or [""]} <= shown
-
-
-def test_the_readme_shows_the_commands_of_the_makefile():
-    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
-        for target in re.findall(r"\$ make ([a-z-]+)", page.read_text()):
-            assert target in targets
