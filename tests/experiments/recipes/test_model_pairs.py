@@ -153,6 +153,19 @@ def test_tables_have_the_error_of_components_where_it_was_measured(smoke):
         assert all(0 < value < 1 for value in values)
 
 
+def test_heads_are_compared_with_and_without_the_counts_of_their_classes():
+    heads = RNG.normal(size=(2, 30, 4))
+    last = RNG.normal(size=(50, 4))
+    a, b = ({"weights": head, "biases": np.zeros(30), "last": last} for head in heads)
+    counts = scores._count_tokens({"train": RNG.integers(0, 20, size=(9, 16)), "vocabulary": np.asarray(30)})
+    assert (len(counts), counts.sum(), counts[20:].sum()) == (30, 144, 0)
+    assert scores.compare_heads({}, {}, counts) == {}
+    assert list(scores.compare_heads(a, b, None)) == ["heads"]
+    both = scores.compare_heads(a, b, counts)
+    assert (both["heads"]["classes_used"], both["weighted_heads"]["classes_used"]) == (30, np.count_nonzero(counts))
+    assert both["heads"]["heads"] != both["weighted_heads"]["heads"]
+
+
 def told(permutation, rigid, linear, ica, efficiency, **more):
     columns = {"permutation": permutation, "similarity": rigid, "linear": linear, "ica": ica}
     near = {

@@ -34,7 +34,7 @@ from congruence.experiments.recipes.result import Presentation
 from congruence.parts import Parts
 from congruence.rows.devices import load_torch
 
-EDITION = 4
+EDITION = 5
 DATA = ("mnist", "rooms")  # of the classifier
 SCORED = ("gpt", "mae", "resnet", ADMET)  # the first two with their other widths
 ON_A_GPU = 4  # tasks at a time while there are trainings
