@@ -256,9 +256,11 @@ def _score_steps(study: PairStudy, family: str, kind: str, cluster: Array | None
         distances = [disagreement(outputs[p.source], outputs[p.target], kind, study.seed) for p in pairs]
         near = {group: float(np.mean([p.groups[group].held_out.mean for p in pairs])) for group in COLUMNS[:3]}
         near["null"] = float(np.mean([p.groups["similarity"].null for p in pairs]))
+        rigid = {_key(p): p.groups["similarity"] for p in pairs}
+        each = {name: {"similarity": one.held_out.mean, "null": one.null} for name, one in rigid.items()}
         loss = float(np.mean([float(one[k]["loss"]) for one in snapshots.values()]))
         apart = {key: float(np.mean([one[key] for one in distances])) for key in distances[0]}
-        scores.append({"step": step, "loss": loss} | near | apart)
+        scores.append({"step": step, "loss": loss, "pairs": each} | near | apart)
     return scores
 
 
