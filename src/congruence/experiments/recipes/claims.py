@@ -74,8 +74,9 @@ def over_trainings(statistic: Callable[[Sequence[int]], float], count: int) -> E
     statistic is undefined without one of them.
     """
     every = range(count)
+    value = statistic(every)
     left = [statistic([i for i in every if i != k]) for k in every] if count > 2 else []
-    return Estimate(value := statistic(every), *jackknife_interval(value, left))
+    return Estimate(value, *jackknife_interval(value, left))
 
 
 def over_pairs(values: Mapping[tuple[str, str], float]) -> Estimate:

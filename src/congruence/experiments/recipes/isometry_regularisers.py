@@ -168,7 +168,7 @@ def judge(kinds: Mapping[str, RegulariserRuns]) -> tuple[Finding, ...]:
 def _relate_errors(kinds: Sequence[RegulariserRuns]) -> Estimate:
     """The rank correlation over pairs of runs of one kind; its interval leaves out runs, which pairs share."""
     place = 0
-    pairs = []  # both runs, numbered over all kinds, and the condition number and the error of the pair
+    pairs: list[tuple[tuple[int, int], float, float]] = []  # runs, numbered over all kinds; condition number; error
     for runs in kinds:
         numbers = range(place, place + len(runs.condition))
         pairs += zip(combinations(numbers, 2), runs.pair_conditions, runs.errors, strict=True)
