@@ -90,6 +90,68 @@ def test_heads_that_give_other_outputs_disagree(rng):
     assert result.to_dict()["classes_used"] == 40
 
 
+def noisy_twins(rng, classes=40, d=5):
+    """Heads that no linear map relates exactly, so that weights matter."""
+    x, _, (W, b), (W2, b2) = twins(rng, classes, d)
+    return x, (W + 0.3 * rng.normal(size=W.shape), b), (W2, b2 + 0.3 * rng.normal(size=classes))
+
+
+@pytest.mark.parametrize("outputs", ["softmax", "sigmoid"])
+def test_equal_weights_change_nothing(outputs, rng):
+    x, a, b = noisy_twins(rng)
+    plain, weighted = (roeder_map(a, b, outputs=outputs, weights=one) for one in (None, np.full(40, 7)))
+    assert_allclose(weighted(x), plain(x), rtol=1e-10)
+    assert_allclose(weighted.disagreement, plain.disagreement)
+    assert weighted.target.condition == pytest.approx(plain.target.condition)
+
+
+@pytest.mark.parametrize("outputs", ["softmax", "sigmoid"])
+def test_classes_of_weight_zero_have_no_influence(outputs, rng):
+    x, (W, b), second = noisy_twins(rng)
+    weights = rng.uniform(0.1, 1, 40)
+    weights[:9] = 0
+    result = roeder_map((W, b), second, outputs=outputs, weights=weights)
+    other = (np.vstack([1e3 * rng.normal(size=(9, 5)), W[9:]]), np.append(1e3 * rng.normal(size=9), b[9:]))
+    assert_allclose(roeder_map(other, second, outputs=outputs, weights=weights)(x), result(x), rtol=1e-10)
+    without = roeder_map((W[9:], b[9:]), (second[0][9:], second[1][9:]), outputs=outputs, weights=weights[9:])
+    assert_allclose(without(x), result(x), rtol=1e-10)
+    assert (result.classes_used, result.target.classes) == (31, 31)
+    assert without.disagreement == pytest.approx(result.disagreement)
+    assert without.target.condition == pytest.approx(result.target.condition)
+
+
+def test_weights_are_those_of_least_squares(rng):
+    """For each row of x, the map gives the y that minimises the weighted squared difference of logits.
+
+    A softmax leaves one constant for each row free, the last unknown here.
+    """
+    from sklearn.linear_model import LinearRegression
+
+    x, (W, b), (W2, b2) = noisy_twins(rng)
+    weights = rng.uniform(0, 3, 40)
+    result = roeder_map((W, b), (W2, b2), weights=weights)
+    fit = LinearRegression().fit(W2, (x @ W.T + b - b2).T, sample_weight=weights)
+    assert_allclose(result(x), fit.coef_, rtol=1e-8)
+    assert np.abs(result(x) - roeder_map((W, b), (W2, b2))(x)).max() > 0.01
+
+
+def test_weights_trust_the_rows_that_were_trained(rng):
+    x, y, a, (W2, b2) = twins(rng, 60, 5)
+    counts = np.where(np.arange(60) < 20, 10**5, 1)
+    W2 = np.where(counts[:, None] > 1, W2, rng.normal(size=W2.shape))  # rare rows are those of the start
+    errors = [compare_with_fitted(roeder_map(a, (W2, b2), weights=one), x, y, (W2, b2)).heads for one in (None, counts)]
+    assert errors[1] < errors[0] / 50
+
+
+def test_directions_of_classes_of_weight_zero_are_not_determined(rng):
+    x, y, a, b = twins(rng, 12, 5)
+    weights = np.array([1.0] * 4 + [0] * 8)
+    result = roeder_map(a, b, weights=weights)
+    assert (result.unique, result.target.rank) == (False, 3)
+    measured = compare_with_fitted(result, x, y, b)
+    assert measured.seen_by_heads < 1e-8 < measured.heads
+
+
 def test_31_outputs_do_not_determine_300_directions_of_a_real_network(model_pair, data_folder):
     """Readouts of 31 logits from two trainings of a graph network: most directions are left free, and it is said."""
     logits = np.load(data_folder / "modelpairs" / "admet_cls_outputs.npz")["logits"].astype(float)
@@ -115,6 +177,10 @@ def test_31_outputs_do_not_determine_300_directions_of_a_real_network(model_pair
             lambda: roeder_map(np.ones((3, 2)), np.ones((3, 2)), use="some"),
             "'all', 'best'; got 'some'",
         ),
+        (lambda: roeder_map(np.eye(3), np.eye(3), weights=np.ones(2)), r"each of the 3 classes; got shape \(2,\)"),
+        (lambda: roeder_map(np.eye(3), np.eye(3), weights=[1, -1, 1]), "not negative"),
+        (lambda: roeder_map(np.eye(3), np.eye(3), weights=np.zeros(3)), "some must be positive"),
+        (lambda: roeder_map(np.eye(3), np.eye(3), use="best", weights=np.ones(3)), "weights need use='all'"),
         (
             lambda: sufficient_diversity(np.ones((3, 2)), outputs="relu"),
             "outputs must be one of .*; got 'relu'",

@@ -52,6 +52,7 @@ class RoederMap(Record):
     target: Diversity
     used: Array  # classes, at most D + 1 with use="best"
     disagreement: float  # share of the source's head that no linear map explains; 0 if outputs can be equal
+    weights: Float  # of all classes, relative to the largest
 
     NAMES = ("unique", "source", "target", "classes_used", "disagreement")
 
@@ -93,10 +94,13 @@ def sufficient_diversity(head: Any, *, outputs: str = "softmax") -> Diversity:
     ----------
     Nelson et al. 2026, Definition A.3 and Lemma A.1; Roeder et al. 2021.
     """
-    return _measure_diversity(_centre(*_read_head(head, "head"), outputs)[0], outputs)
+    weights, biases = _read_head(head, "head")
+    return _measure_diversity(_centre(weights, biases, outputs, np.ones(len(weights)))[0], outputs)
 
 
-def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str = "all") -> RoederMap:
+def roeder_map(
+    head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str = "all", weights: Array | None = None
+) -> RoederMap:
     """Derive the linear map from representation a to representation b from the two heads alone.
 
     Parameters
@@ -108,6 +112,9 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
     use : {"all", "best"}
         All classes by least squares, or only the D + 1 classes (D without softmax) that are best conditioned, which is
         the construction of the paper.
+    weights : (classes,) array, optional
+        Weights of the classes in the least squares, such as their frequency in the data: the rows of rare classes are
+        hardly trained. A class of weight 0 has no influence. By default all classes count the same.
 
     Returns
     -------
@@ -119,9 +126,12 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
     first, second = _read_head(head_a, "head_a"), _read_head(head_b, "head_b")
     if len(first[0]) != len(second[0]):
         raise InputError(f"both heads must have the same classes; got {len(first[0])} and {len(second[0])}")
-    (wa, _), (wb, _) = (_centre(*head, outputs) for head in (first, second))
-    used = np.arange(len(wa)) if use == "all" else _best_classes(second[0], outputs)
-    (pa, ca), (pb, cb) = (_centre(w[used], b[used], outputs) for w, b in (first, second))
+    if weights is not None and use != "all":
+        raise InputError("weights need use='all': with use='best' all equations are met, whatever their weights")
+    shares = _read_weights(weights, len(first[0]))
+    (wa, _), (wb, _) = (_centre(*head, outputs, shares) for head in (first, second))
+    used = np.flatnonzero(shares) if use == "all" else _best_classes(second[0], outputs)
+    (pa, ca), (pb, cb) = (_centre(w[used], b[used], outputs, shares[used]) for w, b in (first, second))
     u, values, vt = svd(pb)
     rank = _rank(values, pb.shape)
     inverse = (vt[:rank].T / values[:rank]) @ u[:, :rank].T  # (D_b, classes)
@@ -129,16 +139,17 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
     width, source = max(matrix.shape), matrix.shape[1]
     padded = np.zeros((width, width))  # acts on rows; the narrower side is zero-padded
     padded[:source, : len(matrix)] = matrix.T
-    target = _measure_diversity(wb, outputs)
+    target = _measure_diversity(wb[shares > 0], outputs)
     left = np.linalg.norm(wa - wb @ matrix)
     size = float(np.linalg.norm(wa))
     return RoederMap(
         map=Map("linear", padded, np.zeros(width), np.pad(shift, (0, width - len(shift)))),
         unique=target.diverse,
-        source=_measure_diversity(wa, outputs),
+        source=_measure_diversity(wa[shares > 0], outputs),
         target=target,
         used=used,
         disagreement=float(left / size) if size > 0 else 0.0,
+        weights=shares,
     )
 
 
@@ -161,8 +172,8 @@ def compare_with_fitted(found: RoederMap, x: Any, y: Any, head_b: Any, *, output
     d = target.shape[1]
     ours, best = to_numpy(found(x))[:, :d], to_numpy(fit_map(x, y, "linear")(x))[:, :d]
     size = diameter(target).value
-    weights = _centre(*_read_head(head_b, "head_b"), outputs)[0]
-    directions = svd(weights)[2][: found.target.rank]  # (rank, D)
+    rows = _centre(*_read_head(head_b, "head_b"), outputs, found.weights)[0]
+    directions = svd(rows)[2][: found.target.rank]  # (rank, D)
     seen = target @ directions.T
 
     def mean_length(rows: Float) -> float:
@@ -192,12 +203,25 @@ def _read_head(head: Any, name: str) -> tuple[Float, Float]:
     return w, b
 
 
-def _centre(weights: Float, biases: Float, outputs: str) -> tuple[Float, Float]:
-    """What the outputs determine: with a softmax, only differences between classes."""
+def _read_weights(weights: Array | None, classes: int) -> Float:
+    """Weights of the classes, relative to the largest."""
+    if weights is None:
+        return np.ones(classes)
+    shares = to_numpy(weights).astype(np.float64)
+    if shares.shape != (classes,):
+        raise InputError(f"weights must have one entry for each of the {classes} classes; got shape {shares.shape}")
+    if not (np.isfinite(shares).all() and shares.min() >= 0 < shares.max()):
+        raise InputError("weights must be finite and not negative, and some must be positive")
+    return np.asarray(shares / shares.max())
+
+
+def _centre(weights: Float, biases: Float, outputs: str, shares: Float) -> tuple[Float, Float]:
+    """What the outputs determine: with a softmax, only differences between classes. Rows times the root of shares."""
     check_choice("outputs", outputs, ("softmax", "sigmoid", "linear"))
     if outputs == "softmax":
-        return weights - weights.mean(0), biases - biases.mean()
-    return weights, biases
+        weights, biases = (one - np.average(one, axis=0, weights=shares) for one in (weights, biases))
+    root = np.sqrt(shares)
+    return root[:, None] * weights, root * biases
 
 
 def _measure_diversity(weights: Float, outputs: str) -> Diversity:

@@ -1,5 +1,6 @@
 """A claim is data, and its rules can return every status."""
 
+import itertools
 import math
 
 import pytest
@@ -15,8 +16,10 @@ from congruence.experiments.recipes.claims import (
     not_judged,
     over_pairs,
     over_seeds,
+    over_trainings,
     read_claims,
     share_of,
+    subtract,
 )
 
 DECLARED = {recipe.name: tuple(read_claims(recipe.name).values()) for recipe in RECIPES}
@@ -85,16 +88,41 @@ def test_the_worst_rule_decides():
 def test_intervals_of_measurements():
     assert over_seeds([0.5]).value == 0.5
     assert math.isnan(over_seeds([0.5]).low)
-    assert over_pairs([0.1, 0.4]) == (0.25, 0.1, 0.4)
-    assert math.isnan(over_pairs([]).value)
-    assert math.isnan(over_pairs([0.5]).low)  # one pair has no spread
     gap = difference([1.0, 1.1, 0.9], [0.0, 0.1, -0.1])
     assert gap.value == pytest.approx(1)
     assert 0.7 < gap.low < gap.value < gap.high < 1.3
     assert difference([1.0, 1.0], [0.5, 0.5]) == (0.5, 0.5, 0.5)
     assert math.isnan(difference([1.0], [0.5, 0.6]).low)
     assert math.isnan(difference([], [0.5]).value)
-    assert math.isnan(over_pairs([0.1, math.nan, 0.3]).high)  # it is not left out
     assert math.isnan(share_of(["unknown", None]).low)
     assert share_of(["holds", "ambiguous", "fails", None, "unknown"]) == (0.25, 0.25, 0.75)
     assert str(around(0.5, 0.1)) == "0.50 (0.40 to 0.60)"
+    assert subtract(Estimate(1.0, 0.7, 1.4), Estimate(0.5, 0.2, 0.8)) == pytest.approx((0.5, 0.5 - 0.3 * 2**0.5, 1.0))
+
+
+def test_the_interval_over_pairs_is_over_the_trainings_that_they_share():
+    pairs = list(itertools.combinations("abcdef", 2))
+    effects = dict(zip("abcdef", (0.1, 0.2, 0.4, 0.0, 0.3, 0.2), strict=True))
+    found = over_pairs({(a, b): effects[a] + effects[b] for a, b in pairs})
+    assert found == pytest.approx([2 * one for one in over_seeds(list(effects.values()))])
+    assert over_trainings(lambda kept: sum(kept) / len(kept), 5) == pytest.approx(over_seeds(range(5)))
+    for few in (
+        {},
+        {("a", "b"): 0.5},
+        {("a", "c"): 0.5, ("b", "c"): 0.6},
+    ):  # one training has all pairs
+        assert math.isnan(over_pairs(few).low)
+    assert math.isnan(over_pairs({}).value)
+    assert math.isnan(over_pairs({("a", "b"): 0.1, ("a", "c"): math.nan, ("b", "c"): 0.3}).high)  # it is not left out
+
+
+def test_a_number_without_an_interval_is_unknown_and_says_why():
+    claim = Claim("x", "X.", "Somebody", (Rule("a", low=0.0),), "none").each(2)
+    alone = claim.judge(around(1.0, 0.1), Estimate(1.0, math.nan, math.nan), evidence="Of one training.")
+    assert alone.status == "unknown"
+    assert alone.evidence == (
+        "Not judged: too few trainings, or too few kept numbers of them, for an interval. Of one training."
+    )
+    assert alone.rule == "a is above 0."
+    assert claim.judge(around(1.0, 0.1), math.nan).evidence == ""
+    assert claim.judge(around(1.0, 0.1), 1.0).status == "holds"

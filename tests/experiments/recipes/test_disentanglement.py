@@ -48,18 +48,18 @@ def candidate(decay=0.1, snapshot=0, *, raw=0.4, ica=0.6, psnr=30.0, model="ae",
         nearness=np.array([0.2, 0.1, 0.05, 0.4]),
         defects=np.linspace(defect, defect + 0.1, seeds),
         active=3.0,
-        spectrum=np.array([1.0, 0.7, 0.5, 0.01]),
+        spectra=np.tile([1.0, 0.7, 0.5, 0.01], (seeds, 1)),
         before_sigmoid=np.array([3.0, 0.2]),
         readouts=np.full(seeds, 0.75),
     )
 
 
 def row(name, one, way="raw"):
-    judged = {score: np.column_stack([one.values(way, score)] + [one.values(way, score)] * 2) for score in SCORES}
-    return ScoreRow(name, one, way, judged | {score: np.full((one.variant.seeds, 3), np.nan) for score in OTHER_SCORES})
+    judged = {score: one.values(way, score) for score in SCORES}
+    return ScoreRow(name, one, way, judged | {score: np.full(one.variant.seeds, np.nan) for score in OTHER_SCORES})
 
 
-def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, **changes):
+def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, other_seeds=2, **changes):
     grid = [
         candidate(decay, raw=raw, ica=ica - 0.1 * i, defect=0.3 + 0.2 * i) for i, decay in enumerate((0.3, 0.1, 0.0))
     ]
@@ -67,7 +67,7 @@ def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, **changes):
     rows |= {name: row(name, grid[0], way) for name, way in (("AE + ICA, not centred", "asis"),)}
     rows |= {"AE + ICA, whitened": row("AE + ICA, whitened", grid[0], "white")}
     for name, model in (("β-VAE", "vae"), ("β-TCVAE", "tcvae"), ("BioAE", "bioae")):
-        rows[name] = row(name, candidate(0.0, raw=other, model=model, seeds=1))
+        rows[name] = row(name, candidate(0.0, raw=other, model=model, seeds=other_seeds))
     for name, model in (("VQ-VAE", "vqvae"), ("VQ-VAE with weight decay", "vqvae"), ("QLAE", "qlae")):
         rows[name] = row(name, candidate(0.0, raw=quantised, model=model, seeds=1))
     found = method.DisentanglementScores(
@@ -101,7 +101,7 @@ def test_without_labels_seeds_that_agree_or_an_isometry_choose():
 
 
 def test_intervals_are_those_of_student():
-    from scipy.stats import t, ttest_ind, ttest_rel
+    from scipy.stats import ttest_ind, ttest_rel
 
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.6, 0.1, 5), rng.normal(0.4, 0.2, 4)
@@ -112,22 +112,20 @@ def test_intervals_are_those_of_student():
 
     def of(values, snapshot):
         one = candidate(seeds=len(values), snapshot=snapshot)
-        return ScoreRow("x", one, "raw", {"infom": np.column_stack([values] * 3)})
+        return ScoreRow("x", one, "raw", {"infom": values})
 
     welch = ttest_ind(a, b, equal_var=False).confidence_interval()
     assert_allclose(difference(of(a, 0), of(b, 1))[1:], [welch.low, welch.high])
     paired = ttest_rel(a[:4], b).confidence_interval()
     assert_allclose(difference(of(a[:4], 0), of(b, 0))[1:], [paired.low, paired.high])
-    alone = difference(of(a, 0), of(b[:1], 1))
-    assert alone[2] - alone[1] == pytest.approx(2 * t.ppf(0.975, 4) * a.std(ddof=1) * np.sqrt(1 + 1 / 5))
-    assert np.isnan(difference(of(a[:1], 0), of(b[:1], 1))[1])
+    assert np.isnan(difference(of(a, 0), of(b[:1], 1))[1])  # how one seed varies is not known
 
 
 def test_over_data_sets_only_seeds_make_the_interval():
     mean, low, high = mean_over_data([np.array([0.1, 0.2]), np.array([0.8, 0.9])])
     assert mean == pytest.approx(0.5)
     assert high - low < 0.35  # although the data sets differ by 0.7
-    assert np.isnan(mean_over_data([np.array([0.1]), np.array([0.2])])[1])
+    assert np.isnan(mean_over_data([np.array([0.1]), np.array([0.2, 0.3])])[1])
 
 
 def test_the_spectrum_says_which_latents_are_active_and_how_far_from_an_isometry():
@@ -161,9 +159,9 @@ def test_a_claim_falls_with_its_numbers(changes, fallen):
     assert [i for i, claim in enumerate(found) if claim.status == "fails"] == fallen
 
 
-def test_whoever_wins_is_named_and_one_seed_cannot_be_sure_of_little():
-    close = findings(other=0.68, quantised=0.2)
-    claim = judge(close, 0)[2]
+def test_whoever_wins_is_named_and_one_seed_decides_nothing():
+    assert judge(findings(other=0.1, other_seeds=1), 0)[2].status == "unknown"
+    claim = judge(findings(other=0.68, quantised=0.2), 0)[2]
     assert claim.status == "ambiguous"
     assert "AE + ICA is better here." in claim.evidence
     lost = judge(findings(other=0.95), 0)[2]
@@ -173,9 +171,11 @@ def test_whoever_wins_is_named_and_one_seed_cannot_be_sure_of_little():
 
 
 def test_other_claims_fall_too():
-    flat = dataclasses.replace(candidate(0.3), spectrum=np.linspace(1, 0.5, 4))
+    flat = dataclasses.replace(candidate(0.3), spectra=np.tile(np.linspace(1, 0.5, 4), (3, 1)))
     rows = findings().rows
     assert judge(findings(rows=rows | {"AE + ICA": row("AE + ICA", flat, "ica")}), 0)[3].status == "fails"
+    mean = dataclasses.replace(flat, spectra=flat.spectra[:1])  # kept numbers before edition 4: how seeds vary is lost
+    assert judge(findings(rows=rows | {"AE + ICA": row("AE + ICA", mean, "ica")}), 0)[3].status == "unknown"
     grid = tuple(candidate(d, ica=0.4 + 0.1 * i, defect=0.3 + 0.2 * i) for i, d in enumerate((0.3, 0.1, 0.0)))
     assert judge(findings(grid=grid), 0)[4].status == "fails"
     assert judge(findings(without_labels={"agreement": candidate(ica=0.5)}), 0)[5].status == "fails"

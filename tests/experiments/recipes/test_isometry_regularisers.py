@@ -15,7 +15,7 @@ def runs(condition, unexplained=0.3, error=None):
 
 
 def held(kinds):
-    return [claim.status for claim in judge(kinds, 0)]
+    return [claim.status for claim in judge(kinds)]
 
 
 def test_claims_follow_the_numbers():

@@ -9,7 +9,7 @@ from congruence.experiments.data.overlap import dependent_covariance, overlap_ge
 from congruence.experiments.recipes import reproduce
 from congruence.experiments.recipes.mechanistic_overlap import run as method
 from congruence.experiments.recipes.mechanistic_overlap.claims import (
-    bootstrap_mean,
+    _share,
     judge_densities,
     judge_identification,
     judge_minima,
@@ -35,13 +35,13 @@ OVERLAPS = (0.0, 0.4, 0.8)
 
 
 def grid(chosen, *, other=0.2, better=0.01, unexplained=0.01, truth=1.0, turned=True):
-    """Two restarts for each of three data seeds; the first has the lower loss and the SIS `chosen` at each overlap."""
-    shape = (3, 1, 3, 2)
+    """Two restarts for each of five data seeds; the first has the lower loss and the SIS `chosen` at each overlap."""
+    shape = (3, 1, 5, 2)
     sis = np.full(shape, other)
     sis[..., 0] = np.array(chosen)[:, None, None]
     error = np.broadcast_to([better, 0.5], shape)
-    margin = np.broadcast_to(np.array([[0.0], [0.3], [0.4]]), (3, 3))
-    flat = {"ceiling": np.full((3, 3), 0.98), "truth": np.full((3, 3), truth), "margin": margin}
+    margin = np.broadcast_to(np.array([[0.0], [0.3], [0.4]]), (3, 5))
+    flat = {"ceiling": np.full((3, 5), 0.98), "truth": np.full((3, 5), truth), "margin": margin}
     left = np.full(shape, unexplained)
     return OverlapGrid(2, turned, OVERLAPS, (0.01,), error, np.ones(shape), left, sis, **flat)
 
@@ -65,6 +65,9 @@ def test_a_fall_with_overlap_is_told_with_whether_it_is_monotone():
     assert "decreasing at every step" in falling.evidence
     assert "not at every step" in bumpy.evidence
     assert judge_overlap(grid([0.9, 0.5, 0.9])).status == "fails"
+    plain = [check(grid([0.97, 0.5, 0.1], turned=False)) for check in (judge_identification, judge_overlap)]
+    names = ["2-slots-are-identified", "2-slots-get-worse-with-overlap"]
+    assert [(one.name, one.status) for one in plain] == [(f"{name}-without-rotations", "holds") for name in names]
 
 
 def test_failures_are_local_minima_where_a_lower_loss_is_known_and_not_where_they_beat_all_that_is_known():
@@ -162,10 +165,14 @@ def test_processes_score_as_this_one_does(rng, monkeypatch):
     assert here[0] > 0.5
 
 
-def test_intervals_hold_the_mean():
-    mean, low, high = bootstrap_mean(np.array([0.2, 0.4, 0.9]))
-    assert 0.2 <= low < mean == 0.5 < high <= 0.9
-    assert np.isnan(bootstrap_mean(np.array([0.3])).low)  # one seed has no interval
+def test_the_interval_of_a_share_counts_runs_of_the_same_data_once():
+    from scipy.stats import binomtest
+
+    apart = _share(3, np.ones(12))
+    assert apart == pytest.approx((0.25, *binomtest(3, 12).proportion_ci(method="wilson")))
+    assert _share(12, np.full(12, 4)) == pytest.approx(apart)  # four runs of each data set say as much as one
+    assert _share(3, np.array([10, 1, 1])).high > apart.high
+    assert np.isnan(_share(0, np.zeros(3)).value)
 
 
 def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, monkeypatch):

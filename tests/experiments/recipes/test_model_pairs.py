@@ -22,7 +22,6 @@ from congruence.experiments.recipes.model_pairs.claims import (  # noqa: E402
     PRINTED,
     in_components,
     judge,
-    make_tables,
     pairs_by_kind,
     rigid_share,
 )
@@ -33,6 +32,7 @@ from congruence.experiments.recipes.model_pairs.spectra import (  # noqa: E402
     decoder_spectra,
     layer_spectra,
 )
+from congruence.experiments.recipes.model_pairs.tables import make_tables  # noqa: E402
 from congruence.experiments.recipes.model_pairs.trainings import PairStudy, choose_rows  # noqa: E402
 from congruence.parts import Parts  # noqa: E402
 from congruence.result import json_text  # noqa: E402
@@ -153,6 +153,19 @@ def test_tables_have_the_error_of_components_where_it_was_measured(smoke):
         assert all(0 < value < 1 for value in values)
 
 
+def test_heads_are_compared_with_and_without_the_counts_of_their_classes():
+    heads = RNG.normal(size=(2, 30, 4))
+    last = RNG.normal(size=(50, 4))
+    a, b = ({"weights": head, "biases": np.zeros(30), "last": last} for head in heads)
+    counts = scores._count_tokens({"train": RNG.integers(0, 20, size=(9, 16)), "vocabulary": np.asarray(30)})
+    assert (len(counts), counts.sum(), counts[20:].sum()) == (30, 144, 0)
+    assert scores.compare_heads({}, {}, counts) == {}
+    assert list(scores.compare_heads(a, b, None)) == ["heads"]
+    both = scores.compare_heads(a, b, counts)
+    assert (both["heads"]["classes_used"], both["weighted_heads"]["classes_used"]) == (30, np.count_nonzero(counts))
+    assert both["heads"]["heads"] != both["weighted_heads"]["heads"]
+
+
 def told(permutation, rigid, linear, ica, efficiency, **more):
     columns = {"permutation": permutation, "similarity": rigid, "linear": linear, "ica": ica}
     near = {
@@ -167,20 +180,25 @@ def findings(**changes):
     """What the paper printed, as if it had been found here."""
     heads = {"unique": True, "heads": 0.14, "fitted": 0.131, "disagreement": 0.1}
     pairs = {kind: told(*numbers) for kind, (_, *numbers) in PRINTED.items()} | changes
-    steps = [{"step": step, "similarity": near, "null": 0.5} for step, near in ((0, 0.4), (9, 0.1))]
-    names = {"gpt": ("gpt-0 gpt-1", "gpt-0 gpt-2"), "wide": ("gpt-0 wide-0", "gpt-1 wide-0")}
-    names |= {"large": ("mae-0 large-0", "mae-1 large-0")}
-    names |= {kind: (f"{kind}-0 {kind}-1", f"{kind}-0 {kind}-2") for kind in ("mae", "resnet")}
+    names = {kind: [f"{kind}-{i} {kind}-{j}" for i, j in ((0, 1), (0, 2), (1, 2))] for kind in ("gpt", "mae", "resnet")}
+    for kind, other in (("gpt", "wide"), ("mae", "large")):
+        names[other] = [f"{kind}-{i} {other}-{j}" for i in (0, 1) for j in (0, 1)]
     pairs = {"wide": pairs["gpt"]} | pairs
-    pairs["gpt"] |= {"heads": heads}
+    pairs["gpt"] |= {"heads": heads, "weighted_heads": dict(heads)}
     every = {kind: {name: copy.deepcopy(pairs[kind]) for name in some} for kind, some in names.items()}
     every["gpt"] |= every.pop("wide") | {"wide-0 wide-1": {}}
     every["mae"] |= every.pop("large")
-    return {kind: {"pairs": some, "steps": copy.deepcopy(steps)} for kind, some in every.items()}
+    return {kind: {"pairs": some, "steps": steps(names[kind])} for kind, some in every.items()}
+
+
+def steps(names):
+    """Errors of pairs before the first step and after the last, a quarter."""
+    every = [(step, {"similarity": near, "null": 0.5}) for step, near in ((0, 0.4), (9, 0.1))]
+    return [{"step": step, "pairs": {name: dict(one) for name in names}} | one for step, one in every]
 
 
 def test_the_numbers_of_the_paper_bear_out_its_claims():
-    assert [claim.status for claim in judge(findings())] == ["holds"] * 9
+    assert [claim.status for claim in judge(findings())] == ["holds"] * 10
 
 
 def test_claims_follow_the_numbers():
@@ -196,15 +214,18 @@ def test_claims_follow_the_numbers():
     crossed = told(0.2, 0.1, 0.15, 0.1, 0.5)
     assert judge(findings(resnet=crossed))[0].status == "fails"
     far = findings()
-    for number, status in ((1, "ambiguous"), (2, "fails")):
-        far["gpt"]["pairs"][f"gpt-0 gpt-{number}"]["heads"] |= {"heads": 0.4}
-        assert judge(far)[7].status == status
-    far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"unique": False}
-    assert judge(far)[7].status == "unknown"
-    far["mae"]["steps"][-1]["null"] = 0.1  # as near as before in shares of the diameter, but all of it is chance
-    assert judge(far)[8].status == "fails"
+    for place, name in ((7, "heads"), (8, "weighted_heads")):
+        for some, status in ((["gpt-0 gpt-1"], "ambiguous"), (["gpt-0 gpt-2", "gpt-1 gpt-2"], "fails")):
+            for pair in some:
+                far["gpt"]["pairs"][pair][name] |= {"heads": 0.4}
+            assert judge(far)[place].status == status
+        far["gpt"]["pairs"]["gpt-0 gpt-1"][name] |= {"unique": False}
+        assert judge(far)[place].status == "unknown"
+    for one in far["mae"]["steps"][-1]["pairs"].values():
+        one["null"] = 0.1  # as near as before in shares of the diameter, but all of it is chance
+    assert judge(far)[9].status == "fails"
     one = findings()
-    del one["mae"]["pairs"]["mae-0 mae-2"]
+    del one["mae"]["pairs"]["mae-0 mae-2"], one["mae"]["pairs"]["mae-1 mae-2"]
     assert [judge(one)[i].status for i in (1, 3)] == ["unknown"] * 2  # the spread of a single pair is not known
     few = findings()
     few["gpt"] |= {"rows": 490, "widths": {"gpt-0": 10}}
@@ -213,6 +234,23 @@ def test_claims_follow_the_numbers():
     assert judge(few)[1].status == "holds"
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
     assert judge(findings(large=by_chance))[6].status == "fails"
+    alone = findings()
+    for number in (0, 1):
+        del alone["mae"]["pairs"][f"mae-{number} large-1"]
+    assert judge(alone)[6].status == "unknown"  # one training of a width does not show how such trainings vary
+
+
+def test_numbers_that_were_kept_before_pairs_and_weights_were_are_not_judged():
+    old = findings()
+    for family in old.values():
+        for one in family["steps"]:
+            del one["pairs"]
+    for one in old["gpt"]["pairs"].values():
+        one.pop("weighted_heads", None)
+    heads, weighted, training = judge(old)[7:]
+    assert [one.status for one in (heads, weighted, training)] == ["holds", "unknown", "unknown"]
+    assert training.number == pytest.approx(0.25)
+    assert "too few kept numbers" in training.evidence
 
 
 def test_no_two_trainings_share_first_weights_or_batches_and_the_first_rows_are_from_everywhere():
@@ -225,11 +263,11 @@ def test_no_two_trainings_share_first_weights_or_batches_and_the_first_rows_are_
 
 def test_pairs_across_widths_are_a_kind_of_their_own():
     assert {kind: list(pairs) for kind, pairs in pairs_by_kind(findings()).items()} == {
-        "gpt": ["gpt-0 gpt-1", "gpt-0 gpt-2"],
-        "wide": ["gpt-0 wide-0", "gpt-1 wide-0"],
-        "mae": ["mae-0 mae-1", "mae-0 mae-2"],
-        "large": ["mae-0 large-0", "mae-1 large-0"],
-        "resnet": ["resnet-0 resnet-1", "resnet-0 resnet-2"],
+        "gpt": ["gpt-0 gpt-1", "gpt-0 gpt-2", "gpt-1 gpt-2"],
+        "wide": ["gpt-0 wide-0", "gpt-0 wide-1", "gpt-1 wide-0", "gpt-1 wide-1"],
+        "mae": ["mae-0 mae-1", "mae-0 mae-2", "mae-1 mae-2"],
+        "large": ["mae-0 large-0", "mae-0 large-1", "mae-1 large-0", "mae-1 large-1"],
+        "resnet": ["resnet-0 resnet-1", "resnet-0 resnet-2", "resnet-1 resnet-2"],
     }
     assert rigid_share(0.4, 0.2, 0.1) == pytest.approx(2 / 3)
     assert np.isnan(rigid_share(0.1, 0.1, 0.1))

@@ -30,8 +30,8 @@ result folders alone, and a test compares it with them. Each claim has its sourc
 *holds* and *fails*: the whole interval lies inside, or outside, the limits of the rule. *ambiguous*: part of it does.
 *unknown*: too few numbers, a premise fails, or it was not run or implemented; then the row says what is missing and
 what it would take. A dash: nothing to judge. Ours is the number that the rule is about, with its interval in brackets:
-of 95 % over seeds or rows, for pairs of models the range over pairs, for shares of cases the bounds that those that
-could not be decided leave. The rule in each report says which. What we make of it is in [What we learned](learned.md).
+of 95 % over seeds, trainings or rows, for shares of cases the bounds that those that could not be decided leave. The
+rule in each report says which. What we make of it is in [What we learned](learned.md).
 """
 
 

@@ -17,7 +17,7 @@ from congruence.experiments.models.catalogue import build_model
 from congruence.experiments.models.reconstructions import apply_in_batches, mean_squared_error
 from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS
-from congruence.experiments.recipes.claims import Estimate
+from congruence.experiments.recipes.claims import Estimate, over_pairs
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.collapse import posterior_collapse
@@ -26,7 +26,6 @@ from congruence.formatting import UNDEFINED
 from congruence.mixture.agreement import PairSpread
 from congruence.parts import Arrays
 from congruence.rows.devices import full_precision, short_products
-from congruence.stats.intervals import jackknife_interval
 
 MOST = 1000  # components of a prior that is stored
 
@@ -106,18 +105,12 @@ def spread_of(values: Sequence[float]) -> PairSpread:
     return PairSpread(float(np.mean(values)), float(np.std(values)), len(values))
 
 
-def over_trainings(numbers: Mapping[str, Any], value: Callable[[Mapping[str, Any]], float | None]) -> Estimate:
+def over_ordered_pairs(numbers: Mapping[str, Any], value: Callable[[Mapping[str, Any]], float | None]) -> Estimate:
     """The mean of a value of ordered pairs, with its jackknife interval over trainings; NaN ends below three.
 
-    Pairs share trainings, so each training is left out in turn with all its pairs (Tukey 1958).
+    Pairs where it is undefined are left out.
     """
-    names = [run["name"] for run in numbers["runs"]]
-    pairs = {(p["source"], p["target"]): v for p in numbers["pairs"] if (v := value(p)) is not None}
-    if not pairs:
-        return Estimate(*[math.nan] * 3)
-    mean, many = float(np.mean(list(pairs.values()))), len(names) > 2
-    left = [float(np.mean([v for ends, v in pairs.items() if name not in ends])) for name in names if many]
-    return Estimate(mean, *jackknife_interval(mean, left))
+    return over_pairs({(p["source"], p["target"]): v for p in numbers["pairs"] if (v := value(p)) is not None})
 
 
 def mean_number(numbers: Mapping[str, Any], name: str) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -18,10 +18,11 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.formatting import number
 from congruence.result import Finding, Status, combine
-from congruence.stats.intervals import t_interval
+from congruence.stats.intervals import jackknife_interval, t_interval
 
 TEXTS = Path(__file__).with_name("texts")
 SMOKE = "Not judged: the smoke scale only checks that the code runs."
+NO_INTERVAL = "Not judged: too few trainings, or too few kept numbers of them, for an interval."
 
 
 class Estimate(NamedTuple):
@@ -58,15 +59,36 @@ def difference(first: Sequence[float] | Float, second: Sequence[float] | Float) 
     return Estimate(gap, float(low), float(high))
 
 
-def over_pairs(values: Float | Sequence[float]) -> Estimate:
-    """The mean over pairs of trainings, with the smallest and the largest as the interval: pairs share trainings.
+def subtract(first: Estimate, second: Estimate) -> Estimate:
+    """The difference of two independent estimates: the squares of the halves of their intervals add."""
+    gap = first.value - second.value
+    below = math.hypot(first.value - first.low, second.high - second.value)
+    above = math.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(gap, gap - below, gap + above)
 
-    NaN ends below two pairs, whose spread is unknown, or if a value is undefined.
+
+def over_trainings(statistic: Callable[[Sequence[int]], float], count: int) -> Estimate:
+    """A statistic of `count` trainings, with its interval from leaving out each of them (jackknife, Tukey 1958).
+
+    The interval is also valid for means over pairs, which share trainings. NaN ends below three trainings, or where the
+    statistic is undefined without one of them.
     """
-    some = np.array([float(value) for value in values])
-    if len(some) < 2:
-        return Estimate(float(some[0]) if len(some) else math.nan, math.nan, math.nan)
-    return Estimate(float(some.mean()), float(some.min()), float(some.max()))
+    every = range(count)
+    value = statistic(every)
+    left = [statistic([i for i in every if i != k]) for k in every] if count > 2 else []
+    return Estimate(value, *jackknife_interval(value, left))
+
+
+def over_pairs(values: Mapping[tuple[str, str], float]) -> Estimate:
+    """The mean over pairs of trainings, which are named, with its jackknife interval over trainings."""
+    names = sorted({name for ends in values for name in ends})
+
+    def mean(kept: Sequence[int]) -> float:
+        here = {names[i] for i in kept}
+        some = [value for ends, value in values.items() if here.issuperset(ends)]
+        return float(np.mean(some)) if some else math.nan
+
+    return over_trainings(mean, len(names))
 
 
 def share_of(statuses: Sequence[Status | None]) -> Estimate:
@@ -137,6 +159,10 @@ class Claim:
         rules = tuple(replace(rule, quantity=rule.quantity.format(**words)) for rule in self.rules)
         return replace(self, name=self.name.format(**words), statement=self.statement.format(**words), rules=rules)
 
+    def each(self, count: int) -> Claim:
+        """The claim about `count` cases, in each of which its rules must hold."""
+        return replace(self, rules=self.rules * count)
+
     def judge(
         self, *measured: Estimate | float, evidence: str = "", null: float | None = None, unless: str = ""
     ) -> Judgement:
@@ -148,6 +174,8 @@ class Claim:
         decides = measured[statuses.index(combine(statuses))]
         value, *interval = decides if isinstance(decides, Estimate) else (decides,)
         known = interval and not any(map(math.isnan, interval))
+        if not unless and any(isinstance(one, Estimate) and _lacks_interval(one) for one in measured):
+            unless = NO_INTERVAL
         return Judgement(
             self.name,
             self.statement,
@@ -157,10 +185,14 @@ class Claim:
             interval=(float(interval[0]), float(interval[1])) if known else None,
             null=null,
             source=self.source,
-            rule="; ".join(map(str, self.rules)) + ".",
+            rule="; ".join(dict.fromkeys(map(str, self.rules))) + ".",
             margin=self.margin,
             post_hoc=self.post_hoc,
         )
+
+
+def _lacks_interval(measured: Estimate) -> bool:
+    return not math.isnan(measured.value) and (math.isnan(measured.low) or math.isnan(measured.high))
 
 
 @cache

@@ -17,14 +17,13 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.document import Cell, Table, share
-from congruence.experiments.recipes.claims import Claim, Estimate, read_claims
+from congruence.experiments.recipes.claims import Claim, Estimate, over_trainings, read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, from_numbers, number_table
 from congruence.features import match_features
 from congruence.formatting import interval, percent
 from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR
 from congruence.result import Finding
-from congruence.stats.intervals import jackknife_interval
 
 EDITION = 2
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
@@ -249,10 +248,8 @@ def measure(setting: Setting, truth: Float | None, trained: Sequence[Mapping[str
 
 
 def estimate(statistic: Callable[[Sequence[int]], float], runs: int) -> Estimate:
-    """A statistic of all trainings, with an interval from leaving out each of them."""
-    left = [statistic([i for i in range(runs) if i != k]) for k in range(runs)]
-    value = statistic(range(runs))
-    return Estimate(value, *(float(np.clip(end, 0, 1)) for end in jackknife_interval(value, left)))
+    """A share of all trainings, with its interval over trainings, from 0 to 1."""
+    return Estimate(*np.clip(over_trainings(statistic, runs), 0, 1).tolist())
 
 
 def judge(measured: Sequence[Shares]) -> tuple[Finding, ...]:

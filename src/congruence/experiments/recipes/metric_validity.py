@@ -187,12 +187,10 @@ def judge(grid: Grid) -> tuple[Finding, ...]:
     axes = [k for k in published if grid.scores[k] not in OF_CONTENT]
     always = [name_of(grid.scores[k]) for k in axes if not errs[k]]
     correlated = [g for g, (law, _) in enumerate(GENERATORS) if law == "correlated"]
-    moved = [
-        name_of(grid.scores[k])
-        for k in published
-        if np.abs(grid.errors[correlated][:, :, k]).sum()
-        > np.abs(np.delete(grid.errors, correlated, axis=0)[:, :, k]).sum()
-    ]
+    halves = (grid.errors[correlated], np.delete(grid.errors, correlated, axis=0))
+    more = [int(np.abs(halves[0][:, :, k]).sum() - np.abs(halves[1][:, :, k]).sum()) for k in published]
+    moved = [name_of(grid.scores[k]) for k, change in zip(published, more, strict=True) if change > 0]
+    fewer = sum(change < 0 for change in more)
     cells = len(GENERATORS) * len(ENCODERS)
     return (
         CLAIMS["own-codes-follow-the-truth"].judge(
@@ -204,8 +202,9 @@ def judge(grid: Grid) -> tuple[Finding, ...]:
             + (f" In no cell: {listing(always, 12)}." if always else ""),
         ),
         CLAIMS["correlated-factors-mislead"].judge(
-            float(len(moved)) if published else math.nan,
-            evidence=f"{len(moved)} scores do: {listing(moved, 20)}." if moved else "None does.",
+            float(len(moved) - fewer) if published else math.nan,
+            evidence=f"{len(moved)} of {len(published)} scores err more often for correlated factors, {fewer} for "
+            "independent ones." + (f" The first are {listing(moved, 20)}." if moved else ""),
         ),
     )
 

@@ -18,12 +18,12 @@ from congruence.experiments.recipes._mixture_trainings import (
     active_numbers,
     load_or_train,
     mean_number,
-    over_trainings,
+    over_ordered_pairs,
     pair_values,
     spread_cell,
     spread_of,
 )
-from congruence.experiments.recipes.claims import Estimate, read_claims
+from congruence.experiments.recipes.claims import Estimate, over_pairs, read_claims, subtract
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
 from congruence.formatting import UNDEFINED, number
@@ -152,17 +152,18 @@ def judge(ours: Mapping[str, Any], differs: str) -> tuple[Finding, ...]:
 
     The printed numbers are compared only if nothing `differs` from the published trainings.
     """
-    mcc = {name: {which: over_trainings(one, partial(_mcc_of, which)) for which in MCC} for name, one in ours.items()}
+    mcc = {
+        name: {which: over_ordered_pairs(one, partial(_mcc_of, which)) for which in MCC} for name, one in ours.items()
+    }
     gaps = [
-        over_trainings(one, lambda pair: pair["mcc"]["weak_held_out"] - pair["mcc"]["strong"]) for one in ours.values()
+        over_ordered_pairs(one, lambda pair: pair["mcc"]["weak_held_out"] - pair["mcc"]["strong"])
+        for one in ours.values()
     ]
     numbers = "; ".join(
         f"{ACTIVATIONS[name]}: strong {one['strong']}, weak {one['weak']}, held out {one['weak_held_out']}"
         for name, one in mcc.items()
     )
     leaky, relu = mcc["leaky_relu"]["weak_held_out"], mcc["relu"]["weak_held_out"]
-    half = math.hypot(leaky.high - leaky.value, relu.high - relu.value)
-    gap = leaky.value - relu.value
     return (
         CLAIMS["weak-mcc-exceeds-strong"].judge(*gaps, null=0.0, evidence=f"{numbers}."),
         CLAIMS["mcc-as-printed"].judge(
@@ -171,7 +172,7 @@ def judge(ours: Mapping[str, Any], differs: str) -> tuple[Finding, ...]:
             evidence=f"{numbers}.",
         ),
         CLAIMS["leaky-relu-is-as-stable"].judge(
-            Estimate(gap, gap - half, gap + half), null=0.0, evidence=f"Weak MCC held out {leaky} against {relu}."
+            subtract(leaky, relu), null=0.0, evidence=f"Weak MCC held out {leaky} against {relu}."
         ),
         CLAIMS["facets-with-more-components-are-more-stable"].judge(
             *(_facet_gap(one) for one in ours.values()),
@@ -192,18 +193,25 @@ def _mcc_of(which: str, pair: Mapping[str, Any]) -> float | None:
 def _facet_mcc(numbers: Mapping[str, Any], which: str) -> list[Estimate]:
     """An MCC of each facet alone, over trainings."""
     if "facets" in numbers:
-        return [over_trainings(one, partial(_mcc_of, which)) for one in numbers["facets"]]
+        return [over_ordered_pairs(one, partial(_mcc_of, which)) for one in numbers["facets"]]
     kept = {"weak": "in_sample", "weak_held_out": "held_out"}  # of edition 1, which kept means only
     return [Estimate(one.get(kept.get(which), math.nan), math.nan, math.nan) for one in numbers["weak_by_facet"]]
 
 
 def _facet_gap(numbers: Mapping[str, Any]) -> Estimate:
-    """The MCC of the facet that separates the most components minus that of the one that separates the fewest."""
+    """The MCC of the facet that separates the most components minus that of the one that separates the fewest.
+
+    Both are facets of the same trainings, so they are subtracted pair by pair.
+    """
     states = np.array(numbers["states"]).mean(0)
-    most, fewest = (_facet_mcc(numbers, "weak_held_out")[int(k)] for k in (states.argmax(), states.argmin()))
-    half = math.hypot(most.high - most.value, fewest.high - fewest.value)
-    gap = most.value - fewest.value
-    return Estimate(gap, gap - half, gap + half)
+    ends = [int(k) for k in (states.argmax(), states.argmin())]
+    if "facets" not in numbers:  # of edition 1, which kept means only
+        most, fewest = (_facet_mcc(numbers, "weak_held_out")[k].value for k in ends)
+        return Estimate(most - fewest, math.nan, math.nan)
+    of_most, of_fewest = (
+        {(p["source"], p["target"]): p["mcc"]["weak_held_out"] for p in numbers["facets"][k]["pairs"]} for k in ends
+    )
+    return over_pairs({pair: value - of_fewest[pair] for pair, value in of_most.items()})
 
 
 def _describe_facets(numbers: Mapping[str, Any]) -> str:

@@ -103,18 +103,17 @@ def _judge_against(result: DisentanglementScores, other: ScoreRow) -> Finding:
 
 
 def _judge_inactive(result: DisentanglementScores) -> Finding:
-    one = result.rows["AE + ICA"].candidate
-    sizes = one.spectrum / one.spectrum[0]
-    ratios = sizes[:-1] / np.maximum(sizes[1:], np.finfo(float).tiny)
-    edge = int(ratios.argmax()) + 1
-    spread = float(1 / sizes[edge - 1])
+    spectra = np.maximum(result.rows["AE + ICA"].candidate.spectra, np.finfo(float).tiny)  # (seeds, latents)
+    sizes = spectra.mean(0) / spectra[:, 0].mean()
+    edge = int((sizes[:-1] / sizes[1:]).argmax()) + 1
+    gap, spread = (over_seeds(spectra[:, i] / spectra[:, j]) for i, j in ((edge - 1, edge), (0, edge - 1)))
     claim = CLAIMS["{data}: inactive-latents-are-obvious"].about(data=result.data)
     return claim.judge(
-        float(ratios[edge - 1]),
+        gap,
         spread,
         evidence=f"Singular values divided by the largest, mean over codes and seeds: "
         f"{', '.join(number(s, 2) for s in sizes)}. The widest gap is after the first {edge} (a factor of "
-        f"{number(float(ratios[edge - 1]), 2)}), which differ by a factor of {number(spread, 2)}.",
+        f"{gap}), which differ by a factor of {spread}.",
     )
 
 
@@ -198,7 +197,7 @@ def _score_table(result: DisentanglementScores) -> Table:
         rows.append((name, chosen, *scores, one.psnr, one.variant.seeds))
     note = (
         f"Ours, on {result.data} ({result.note}). Means over seeds with their 95 % interval; models with one seed "
-        "have none, or one of 90 % over rows. DCI by random forests."
+        "have none. DCI by random forests."
     )
     return number_table(f"Scores on {result.data}", head, rows, note)
 
@@ -218,7 +217,7 @@ def _aggregated_table(results: Sequence[DisentanglementScores]) -> Table:
     head = ("model", "data", *(HEADS[name] for name in SCORES))
     note = (
         "Means over data sets with their 95 % interval, were other seeds taken on the same data; models with one seed "
-        "have none. Each data set has its own choices."
+        "on any of them have none. Each data set has its own choices."
     )
     return number_table("Aggregated over data sets", head, rows, note)
 

@@ -36,7 +36,8 @@ def draw_argument(result: DisentanglementScores) -> RecipeFigure:
     def paint(figure: Any) -> None:
         (spectra, defects), (scores, seeds) = figure.subplots(2, 2)
         for i, (one, (colour, marker)) in enumerate(zip(result.last, marks, strict=True)):
-            sizes = np.maximum(one.spectrum / one.spectrum[0], LEAST)
+            sizes = one.spectra.mean(0)
+            sizes = np.maximum(sizes / sizes[0], LEAST)
             style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5}
             spectra.plot(1 + np.arange(len(sizes)), sizes, linewidth=1.6, label=f"{one.variant.decay:g}", **style)
             dots = style | {"linestyle": "none", "markersize": 7}
@@ -105,8 +106,8 @@ def draw_table(result: DisentanglementScores) -> RecipeFigure:
         paint,
         (760, 360),
         f"InfoM on {result.data}: {summary}",
-        f"InfoM on {result.data}: mean, interval, and each seed as a stroke. Intervals are over seeds; where there is "
-        "one seed, over rows or absent. Below the line: models with discrete latents.",
+        f"InfoM on {result.data}: mean, interval, and each seed as a stroke. Intervals are over seeds; one seed "
+        "has none. Below the line: models with discrete latents.",
     )
 
 

@@ -44,7 +44,7 @@ class Candidate:
     nearness: Float  # (4,) permutation before and after ICA, rotation, and null, mean over pairs; NaN for one seed
     defects: Float  # (seeds,) isometry defects; NaN for discrete models
     active: float  # directions that the decoder uses, mean over seeds
-    spectrum: Float  # (latents,) singular values, mean over seeds
+    spectra: Float  # (seeds, latents) singular values; one row, their mean, of kept numbers before edition 4
     before_sigmoid: Float  # (2,) directions and defect of the logits, mean over seeds; NaN if not measured
     readouts: Float  # (seeds,) InfoM of least-squares readouts of the factors; NaN if not computed
 
@@ -71,7 +71,7 @@ class Candidate:
             "psnr": self.psnr,
             "active": self.active,
             "isometry_defect": self.defects.tolist(),
-            "singular": self.spectrum.tolist(),
+            "singular": self.spectra.tolist(),
             "before_sigmoid": self.before_sigmoid.tolist(),
             **{f"infom_{way}": self.values(way).tolist() for way in WAYS},
             "infom_readouts": self.readouts.tolist(),
@@ -87,24 +87,21 @@ class ScoreRow:
     name: str
     candidate: Candidate
     way: str
-    scores: Mapping[str, Float]  # of each score (seeds, 3): value, and the ends of its interval over rows
+    scores: Mapping[str, Float]  # of each score (seeds,)
 
     def values(self, score: str = "infom") -> Float:
         """A score of every seed, (seeds,)."""
-        return self.scores[score][:, 0]
+        return self.scores[score]
 
     def interval(self, score: str = "infom") -> Estimate:
-        """Mean and 95 % interval over seeds or, with one seed, value and 90 % interval over rows."""
-        values = self.scores[score]
-        if len(values) > 1:
-            return over_seeds(values[:, 0])
-        return Estimate(*map(float, values[0]))
+        """Mean and 95 % interval over seeds; NaN ends with one seed."""
+        return over_seeds(self.values(score))
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as in result.json."""
         one = self.candidate
         numbers: dict[str, Any] = {"weight_decay": one.variant.decay, "step": one.step, "seeds": one.variant.seeds}
-        numbers |= {"psnr": one.psnr, "interval_over": "seeds" if one.variant.seeds > 1 else "rows"}
+        numbers["psnr"] = one.psnr
         for score in (*SCORES, *OTHER_SCORES):
             mean, low, high = self.interval(score)
             numbers[score] = {"mean": mean, "low": low, "high": high, "of_seeds": self.values(score).tolist()}
@@ -124,7 +121,7 @@ def read_candidate(numbers: Mapping[str, Any], snapshot: int) -> Candidate:
         scores=np.stack([infom, spare, spare], axis=2),
         defects=np.array(numbers["isometry_defect"], dtype=float),
         active=math.nan if numbers["active"] is None else numbers["active"],
-        spectrum=np.array(numbers["singular"], dtype=float),
+        spectra=np.atleast_2d(np.array(numbers["singular"], dtype=float)),
         before_sigmoid=np.array(numbers.get("before_sigmoid", NOTHING), dtype=float),
         readouts=np.array(numbers["infom_readouts"], dtype=float),
         **columns,
@@ -138,11 +135,7 @@ def read_row(name: str, numbers: Mapping[str, Any], chosen: Candidate | None, wa
         kept = (numbers["step"], numbers["psnr"], np.full((seeds, 1, 3), np.nan), nothing, nothing)
         variant = ModelVariant(model, numbers["weight_decay"], seeds)
         chosen = Candidate(variant, -1, *kept, nothing, math.nan, nothing, NOTHING, nothing)
-    scores = {}
-    for score in (*SCORES, *OTHER_SCORES):
-        values = np.array(numbers[score]["of_seeds"], dtype=float)
-        ends = np.array([[numbers[score][end]] * len(values) for end in ("low", "high")], dtype=float)
-        scores[score] = np.column_stack([values, *ends])
+    scores = {score: np.array(numbers[score]["of_seeds"], dtype=float) for score in (*SCORES, *OTHER_SCORES)}
     return ScoreRow(name, chosen, way, scores)
 
 
@@ -268,7 +261,7 @@ def score_agreement(study: ImageStudy, variant: ModelVariant) -> Arrays:
 
 
 def score_chosen(study: ImageStudy, variant: ModelVariant, number: int, snapshot: int, way: str) -> Arrays:
-    """All scores of one chosen snapshot, with DCI and MIG: value, and the ends of its interval over rows, (3,) each."""
+    """All scores of one chosen snapshot, with DCI and MIG."""
 
     def compute() -> Arrays:
         factors, kinds = study.factors()
@@ -279,14 +272,14 @@ def score_chosen(study: ImageStudy, variant: ModelVariant, number: int, snapshot
             metrics=("infomec", "mig", *(["dci"] if study.parameters["dci"] else [])),
             dci_model="forest",
             discrete_codes=(variant.is_discrete and way == "raw") or way == "ica-ten",
-            resamples=study.parameters["resamples"],
+            resamples=0,
             nulls=0,
             slow_nulls=0,
             structural=False,
             seed=study.seed,
         )
-        scores = {one.score: np.array([one.value, one.low, one.high]) for one in result.scores}
-        return {name: scores.get(name, np.full(3, np.nan)) for name in (*SCORES, *OTHER_SCORES)}
+        scores = {one.score: one.value for one in result.scores}
+        return {name: np.asarray(scores.get(name, math.nan)) for name in (*SCORES, *OTHER_SCORES)}
 
     name = f"{study.name(variant, number)}-step{study.steps[snapshot]}-{way}-judged"
     return study.parts.get(name, compute)
@@ -326,7 +319,7 @@ def make_candidates(study: ImageStudy, variant: ModelVariant) -> list[Candidate]
             nearness=nearness,
             defects=stack("defect", i) if continuous else np.full(variant.seeds, np.nan),
             active=float(stack("active", i).mean()) if continuous else math.nan,
-            spectrum=stack("spectrum", i).mean(0) if continuous else np.zeros(0),
+            spectra=stack("spectrum", i) if continuous else np.zeros((variant.seeds, 0)),
             before_sigmoid=stack("before_sigmoid", i).mean(0) if continuous else NOTHING,
             readouts=np.array([math.nan] if readouts is None else [one[i] for one in readouts]),
         )
@@ -360,13 +353,13 @@ def choose_by_isometry(candidates: Sequence[Candidate]) -> Candidate:
 def mean_over_data(values: Sequence[Float]) -> Estimate:
     """Mean over data sets of the means of their seeds, and a 95 % interval from how seeds differ on each.
 
-    NaN ends if no data set has several seeds; one with a single seed is assumed to vary as the others do.
+    NaN ends if one of them has a single seed.
     """
     from scipy.stats import t
 
     mean = float(np.mean([one.mean() for one in values]))
     freedom = sum(len(one) - 1 for one in values)
-    if freedom == 0:
+    if min(map(len, values)) < 2:
         return Estimate(mean, math.nan, math.nan)
     variance = sum(float(((one - one.mean()) ** 2).sum()) for one in values) / freedom
     error = math.sqrt(sum(variance / len(one) for one in values)) / len(values)
@@ -377,19 +370,10 @@ def mean_over_data(values: Sequence[Float]) -> Estimate:
 def difference(first: ScoreRow, second: ScoreRow) -> Estimate:
     """How much higher the InfoM of one row is than that of another, with a 95 % interval over seeds.
 
-    Paired if both rows are of the same trainings, else by Welch's t. A row of one seed is assumed to vary as much as
-    the other. NaN ends if both have one.
+    Paired if both rows are of the same trainings, else by Welch's t. NaN ends if either has one seed.
     """
-    from scipy.stats import t
-
     a, b = first.values(), second.values()
     one, other = first.candidate, second.candidate
     if one is other or (one.variant, one.snapshot) == (other.variant, other.snapshot):
         return over_seeds(a - b)
-    gap = welch_difference(a, b)
-    if (len(a) > 1) == (len(b) > 1):
-        return gap
-    several = a if len(a) > 1 else b
-    error = math.sqrt(float(several.var(ddof=1)) * (1 + 1 / len(several)))
-    half = float(t.ppf(0.975, len(several) - 1)) * error
-    return Estimate(gap.value, gap.value - half, gap.value + half)
+    return welch_difference(a, b)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float
+from congruence.arrays import Array
 from congruence.document import Cell, Table
-from congruence.experiments.recipes.claims import Estimate, read_claims
+from congruence.experiments.recipes.claims import Claim, Estimate, over_seeds, read_claims
 from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
 from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
 from congruence.result import Finding
-from congruence.stats.intervals import percentile_interval
 
 TRAINED = 0.05  # of the variance of x left unexplained at most: what leaves more is not judged
 SHORT = 0.1  # below the score of the true latents: such a run is not identified
 KEPT = 0.9  # of the score of the true latents: a method that finds the slots
 STRONGEST = 0.9  # correlation between slots: beyond, scores are off the distribution that was trained on
 FEW = 3  # runs at least
+NORMAL = 1.959964  # quantile of a 95 % interval
 CLEARLY = 0.05  # relative difference of losses that is not chance
-DRAWS = 2000
 SHORT_TRAINING = f"Not judged: trainings leave more than {TRAINED:.0%} of the variance of x unexplained."
 CLAIMS = read_claims("mechanistic-overlap")
 
@@ -31,8 +29,9 @@ CLAIMS = read_claims("mechanistic-overlap")
 def judge(grids: Sequence[OverlapGrid], densities: Densities | None) -> tuple[Finding, ...]:
     """Judge identification and its decrease for each number of slots, then causes, then densities."""
     turned = [grid for grid in grids if grid.turned]
-    findings = [check(grid) for grid in turned for check in (judge_identification, judge_overlap)]
     plain = {grid.slots: grid for grid in grids if not grid.turned}
+    judged = (*turned, *plain.values())
+    findings = [check(grid) for grid in judged for check in (judge_identification, judge_overlap)]
     findings += [judge_minima(some, grids) for some in (list(plain.values()), turned) if some]
     findings.append(judge_type_d(turned))
     findings += [judge_type_s(grid) for grid in turned]
@@ -45,13 +44,13 @@ def judge_identification(grid: OverlapGrid) -> Finding:
     chosen, left = grid.selected(grid.sis)[0], grid.selected(grid.unexplained)[0]  # (strengths, data seeds)
     weakest = int(np.argmin(grid.strengths))
     parts = [
-        f"λ = {strength:g}: {bootstrap_mean(chosen[j])} selected, lowest data seed {number(chosen[j].min())}, "
+        f"λ = {strength:g}: {over_seeds(chosen[j])} selected, lowest data seed {number(chosen[j].min())}, "
         f"{number(grid.sis[0, j].mean())} on average over restarts, R2 of x {number(1 - left[j].max())} or more."
         for j, strength in enumerate(grid.strengths)
     ]
-    claim = CLAIMS["{slots}-slots-are-identified"].about(slots=grid.slots)
+    claim = _claim_of("{slots}-slots-are-identified", grid)
     return claim.judge(
-        bootstrap_mean(chosen[weakest]),
+        over_seeds(chosen[weakest]),
         unless="" if left[weakest].max() <= TRAINED else SHORT_TRAINING,
         evidence=" ".join(parts) + f" The true latents themselves reach {number(grid.ceiling[0].mean())}.",
     )
@@ -65,14 +64,18 @@ def judge_overlap(grid: OverlapGrid) -> Finding:
         means = chosen[:, j].mean(1)
         monotone = "decreasing at every step" if (np.diff(means) < 0).all() else "not at every step"
         parts.append(f"λ = {strength:g}: {', '.join(number(value, 2) for value in means)} ({monotone}).")
-    losses = [bootstrap_mean(chosen[0, j] - chosen[-1, j]) for j in range(len(grid.strengths))]
-    claim = CLAIMS["{slots}-slots-get-worse-with-overlap"].about(slots=grid.slots)
-    return replace(claim, rules=claim.rules * len(losses)).judge(
+    losses = [over_seeds(chosen[0, j] - chosen[-1, j]) for j in range(len(grid.strengths))]
+    claim = _claim_of("{slots}-slots-get-worse-with-overlap", grid)
+    return claim.each(len(losses)).judge(
         *losses,
         null=0.0,
         unless="" if grid.selected(grid.unexplained)[0].max() <= TRAINED else SHORT_TRAINING,
         evidence=f"Selected SIS at overlaps {', '.join(f'{one:g}' for one in grid.overlaps)}: " + " ".join(parts),
     )
+
+
+def _claim_of(name: str, grid: OverlapGrid) -> Claim:
+    return CLAIMS[name if grid.turned else f"{name}-without-rotations"].about(slots=grid.slots)
 
 
 def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> Finding:
@@ -81,7 +84,7 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
     Known are the true generator and all trainings of `every`. If a run that is not identified has the lowest loss that
     is known, and lower than that of every known solution that identifies the slots, the objective itself prefers it.
     """
-    above, below, short = 0, 0, 0
+    counts = []  # by number of slots and data seed: losses above what is known, below it, and runs that fail
     for grid in grids:
         same = [one for one in every if one.slots == grid.slots]
         truth = np.array(grid.strengths)[:, None] * grid.truth[:, None]  # (overlaps, strengths, data seeds)
@@ -89,11 +92,12 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
         right = [np.where(one.sis >= limit[..., None], one.loss, np.inf).min(-1) for one in same]
         known = np.minimum.reduce([truth, *(one.loss.min(-1) for one in same)])
         bad, loss = grid.selected(grid.sis) < limit, grid.selected(grid.loss)
-        short += int(bad.sum())
-        above += int((bad & (loss > (1 + CLEARLY) * known)).sum())
-        below += int((bad & ((1 + CLEARLY) * loss < np.minimum.reduce([truth, *right]))).sum())
+        over, under = loss > (1 + CLEARLY) * known, (1 + CLEARLY) * loss < np.minimum.reduce([truth, *right])
+        counts.append(np.array([(bad & some).sum((0, 1)) for some in (over, under, bad)]))
+    each = np.hstack(counts)  # (3, slots and data seeds)
+    above, below, short = map(int, each.sum(1))
     turned = "with" if grids[0].turned else "without"
-    low, high = (_share(count, short) for count in (above, short - below))
+    low, high = (_share(count, each[2]) for count in (above, short - below))
     claim = CLAIMS["failures-are-local-minima-{turned}-rotations"].about(turned=turned, Turned=turned.capitalize())
     return claim.judge(
         Estimate(low.value, low.low, high.high),
@@ -102,18 +106,23 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
         f"them a loss is known that is lower by more than {CLEARLY:.0%}: that of the true generator, or of another "
         f"training with the same data and λ. For {below} the loss is lower by as much than that of every known "
         "solution that identifies the slots, the true generator among them. The others cannot be judged. The interval "
-        "takes runs as independent, though those with the same data are not.",
+        "takes runs with the same data as one.",
     )
 
 
-def _share(count: int, total: int) -> Estimate:
-    """A share with its 95 % interval (Wilson 1927)."""
-    from scipy.stats import binomtest
+def _share(count: int, totals: Array) -> Estimate:
+    """A share of all cases with its 95 % interval (Wilson 1927), with cases in clusters of these sizes.
 
-    if not total:
+    It takes as many cases as independent as there would be if those of a cluster were all the same (Kish 1965): the
+    widest interval that clusters can require.
+    """
+    if not (total := int(totals.sum())):
         return Estimate(*[np.nan] * 3)
-    found = binomtest(count, total).proportion_ci(method="wilson")
-    return Estimate(count / total, float(found.low), float(found.high))
+    share, units = count / total, total**2 / float((totals**2).sum())
+    weight = NORMAL**2 / units
+    middle = (share + weight / 2) / (1 + weight)
+    half = NORMAL * float(np.sqrt(share * (1 - share) / units + weight / (4 * units))) / (1 + weight)
+    return Estimate(share, max(0.0, middle - half), min(1.0, middle + half))
 
 
 def judge_type_d(grids: Sequence[OverlapGrid]) -> Finding:
@@ -148,7 +157,7 @@ def judge_rotations(turned: OverlapGrid, plain: OverlapGrid) -> Finding:
     shown = [", ".join(number(value, 2) for value in end) for end in ends]
     claim = CLAIMS["rotations-help-{slots}-slots"].about(slots=turned.slots)
     return claim.judge(
-        bootstrap_mean(gain),
+        over_seeds(gain),
         null=0.0,
         evidence=f"SIS on average over restarts and λ, by overlap: {shown[0]} with rotations and {shown[1]} without.",
     )
@@ -164,7 +173,7 @@ def judge_densities(densities: Densities) -> tuple[Finding, ...]:
     trained = mine[0].mean() >= KEPT and densities.error[0].min(-1).max() <= TRAINED  # x has unit variance
     return (
         CLAIMS["contrast-does-not-need-independence"].judge(
-            bootstrap_mean(mine[judged][at]),
+            over_seeds(mine[judged][at]),
             float(densities.margin.max()),
             unless="" if trained else SHORT_TRAINING,
             evidence=f"Largest canonical correlation between the slots {', '.join(number(v, 2) for v in correlation)}. "
@@ -173,8 +182,8 @@ def judge_densities(densities: Densities) -> tuple[Finding, ...]:
             "those trained on.",
         ),
         CLAIMS["ica-needs-independence"].judge(
-            bootstrap_mean(mixture[-1]),
-            bootstrap_mean(mixture[0]),
+            over_seeds(mixture[-1]),
+            over_seeds(mixture[0]),
             evidence=f"The same share for ICA on a linear mixture of the latents: "
             f"{', '.join(number(v, 2) for v in mixture.mean(1))}; on the observations, which are nonlinear: "
             f"{', '.join(number(v, 2) for v in observed.mean(1))}.",
@@ -193,7 +202,7 @@ def _grid_table(grid: OverlapGrid) -> Table:
     rows = []
     for i, overlap in enumerate(grid.overlaps):
         for j, strength in enumerate(grid.strengths):
-            _, low, high = bootstrap_mean(chosen[i, j])
+            _, low, high = over_seeds(chosen[i, j])
             scores = [chosen[i, j].min(), grid.sis[i, j].mean(), grid.ceiling[i].mean()]
             scores += [1 - left[i, j].mean(), loss[i, j].mean(), strength * grid.truth[i].mean()]
             scores += [grid.gaps[i]]
@@ -223,14 +232,6 @@ def _density_table(densities: Densities) -> Table:
     return number_table(
         "Dependent latents", (*head, "SIS, ICA of a mixture", "SIS, ICA of x"), rows, "Means over data seeds."
     )
-
-
-def bootstrap_mean(values: Float) -> Estimate:
-    """The mean over data seeds with its 95 % bootstrap interval; NaN ends for one seed."""
-    if len(values) < 2:
-        return Estimate(float(values.mean()), np.nan, np.nan)
-    drawn = np.random.default_rng(0).integers(len(values), size=(DRAWS, len(values)))
-    return Estimate(float(values.mean()), *percentile_interval(values[drawn].mean(1)))
 
 
 def headlines(grids: Sequence[OverlapGrid]) -> tuple[str, ...]:

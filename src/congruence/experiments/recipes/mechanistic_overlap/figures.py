@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.experiments.recipes.mechanistic_overlap.claims import bootstrap_mean
+from congruence.experiments.recipes.claims import over_seeds
 from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
 from congruence.experiments.recipes.result import RecipeFigure, draw_figure
 from congruence.formatting import number
@@ -56,7 +56,7 @@ def _scores(axes: Any, grid: OverlapGrid) -> None:
         colour, marker = MARKS[j % len(MARKS)]
         x = at + (2 * j - len(grid.strengths) + 1) * width
         means = chosen[:, j].mean(1)
-        ends = np.array([bootstrap_mean(row)[1:] for row in chosen[:, j]])  # (overlaps, 2)
+        ends = np.array([over_seeds(row)[1:] for row in chosen[:, j]])  # (overlaps, 2)
         every = grid.sis[:, j].reshape(len(at), -1)
         axes.plot(np.repeat(x, every.shape[1]), every.ravel(), ".", color=colour, markersize=3, alpha=0.35)
         axes.vlines(x, ends[:, 0], ends[:, 1], color=colour, linewidth=1.5)

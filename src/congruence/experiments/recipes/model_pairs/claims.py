@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from congruence.align._options import ROWS_FOR_ICA
-from congruence.document import Cell, Table, share
-from congruence.experiments.recipes.claims import Estimate, over_pairs, read_claims, share_of
-from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
+from congruence.experiments.recipes.claims import Claim, Estimate, over_pairs, read_claims, share_of, subtract
+from congruence.experiments.recipes.model_pairs.scores import COLUMNS
 from congruence.experiments.recipes.model_pairs.trainings import OTHER_WIDTH
-from congruence.experiments.recipes.result import number_table
 from congruence.formatting import number, percent
 from congruence.result import Finding, Status, combine, status_above
 
@@ -29,7 +26,6 @@ PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the effi
 }
 PAPER = {name: dict(zip((*COLUMNS, "efficiency"), numbers, strict=True)) for name, *numbers in PRINTED.values()}
 HEAD = ("permutation", "rigid", "linear", "ICA")
-OF_COMPONENTS = "ICA, of components"
 SAME_OUTPUTS = 0.1  # of chance: the premise of the theorems is that two trainings have the same outputs
 CLAIMS = read_claims("model-pairs")
 
@@ -56,14 +52,14 @@ def in_sample(pairs: PairScores, column: str) -> float:
 def held_out(pairs: PairScores, column: str) -> float:
     """The mean over pairs of a held-out error, or of the held-out efficiency."""
     if column == "efficiency":
-        return float(np.mean([_nan_if_none(one["efficiency"]) for one in pairs.values()]))
+        return float(np.mean([nan_if_none(one["efficiency"]) for one in pairs.values()]))
     return float(np.mean([one["held_out"][column]["held_out"]["mean"] for one in pairs.values()]))
 
 
 def in_components(one: Mapping[str, Any]) -> tuple[float, float]:
     """The error of matched components, over the diameter of the components, and its null; NaN if not measured."""
     found = one.get("components")
-    return (found["held_out"]["mean"], _nan_if_none(found["null"])) if found else (float("nan"),) * 2
+    return (found["held_out"]["mean"], nan_if_none(found["null"])) if found else (float("nan"),) * 2
 
 
 def rigid_share(permutation: float, rigid: float, linear: float) -> float:
@@ -73,13 +69,18 @@ def rigid_share(permutation: float, rigid: float, linear: float) -> float:
 
 
 def of_null(pairs: PairScores, column: str) -> Estimate:
-    """The held-out error as a share of its null: mean and range over pairs."""
-    return over_pairs([_of_null(one, column) for one in pairs.values()])
+    """The held-out error as a share of its null, mean over pairs."""
+    return _over(pairs, lambda one: _of_null(one, column))
+
+
+def _over(pairs: PairScores, value: Callable[[Mapping[str, Any]], float]) -> Estimate:
+    """The mean over pairs of a value, with its interval over trainings."""
+    return over_pairs({(names.split()[0], names.split()[1]): value(one) for names, one in pairs.items()})
 
 
 def _premise(*kinds: PairScores) -> str:
     """Why claims about pairs cannot be judged: their outputs differ; empty where they do not."""
-    worst = float(np.max([_nan_if_none(one["outputs_of_chance"]) for pairs in kinds for one in pairs.values()]))
+    worst = float(np.max([nan_if_none(one["outputs_of_chance"]) for pairs in kinds for one in pairs.values()]))
     if worst <= SAME_OUTPUTS:
         return ""
     if worst != worst:
@@ -107,7 +108,8 @@ def judge(scores: FamilyScores) -> tuple[Finding, ...]:
         *(_judge_image_models(kind, kinds[kind]) for kind in ("mae", "resnet")),
         _judge_autoencoders(kinds),
         _judge_widths(kinds["large"], kinds["wide"]),
-        _judge_heads(kinds["gpt"]),
+        _judge_heads(CLAIMS["heads-imply-the-map"], kinds["gpt"], "heads"),
+        _judge_heads(CLAIMS["weighted-heads-imply-the-map"], kinds["gpt"], "weighted_heads"),
         _judge_training(scores),
     )
 
@@ -140,22 +142,19 @@ def _few_rows(scores: FamilyScores) -> str:
 
 
 def _judge_ica(kinds: Mapping[str, PairScores], unless: str) -> Finding:
-    outside = {kind: over_pairs([_nan_if_none(one["efficiency"]) for one in p.values()]) for kind, p in kinds.items()}
+    outside = {kind: _over(pairs, lambda one: nan_if_none(one["efficiency"])) for kind, pairs in kinds.items()}
     parts = [
         f"{KINDS[k]} {percent(in_sample(kinds[k], 'efficiency'))} in sample, {percent(outside[k].value)} held out"
         for k in kinds
     ]
-    claim = CLAIMS["ica-recovers-part-of-the-rotation"]
-    worst_first = sorted(outside.values(), key=lambda one: one.value)
-    every = replace(claim, rules=claim.rules * len(worst_first))
-    judged = every.judge(*worst_first, null=0.0, unless=unless, evidence="; ".join(parts) + ".")
-    return replace(judged, rule=f"{claim.rules[0]}.")
+    claim, worst_first = CLAIMS["ica-recovers-part-of-the-rotation"], sorted(outside.values())
+    return claim.each(len(outside)).judge(*worst_first, null=0.0, unless=unless, evidence="; ".join(parts) + ".")
 
 
 def _judge_language_models(pairs: PairScores) -> Finding:
-    ours, printed = _mean_rigid_share(pairs), rigid_share(*PRINTED["gpt"][1:4])
+    ours, printed = mean_rigid_share(pairs), rigid_share(*PRINTED["gpt"][1:4])
     linear, rigid = of_null(pairs, "linear"), of_null(pairs, "similarity")
-    gaps = over_pairs([_of_null(one, "similarity") - _of_null(one, "linear") for one in pairs.values()])
+    gaps = _over(pairs, lambda one: _of_null(one, "similarity") - _of_null(one, "linear"))
     return CLAIMS["language-models-align-linearly"].judge(
         linear,
         gaps,
@@ -169,7 +168,7 @@ def _judge_language_models(pairs: PairScores) -> Finding:
 
 
 def _judge_image_models(kind: str, pairs: PairScores) -> Finding:
-    rigid, ours = of_null(pairs, "similarity"), over_pairs([_rigid_share(one) for one in pairs.values()])
+    rigid, ours = of_null(pairs, "similarity"), _over(pairs, rigid_share_of)
     claim = CLAIMS["{kind}-pairs-align-rigidly"].about(kind=kind, words=KINDS[kind])
     return claim.judge(
         rigid,
@@ -184,7 +183,7 @@ def _judge_image_models(kind: str, pairs: PairScores) -> Finding:
 def _judge_autoencoders(kinds: Mapping[str, PairScores]) -> Finding:
     rigid, linear = of_null(kinds["mae"], "similarity"), of_null(kinds["gpt"], "linear")
     return CLAIMS["rigid-autoencoders-match-linear-language-models"].judge(
-        Estimate(rigid.value - linear.value, rigid.low - linear.high, rigid.high - linear.low),
+        subtract(rigid, linear),
         null=0.0,
         unless=_premise(kinds["mae"], kinds["gpt"]),
         evidence=f"Held out, {percent(rigid.value)} of chance against {percent(linear.value)}; of the diameter "
@@ -206,23 +205,30 @@ def _judge_widths(images: PairScores, text: PairScores) -> Finding:
     )
 
 
-def _judge_heads(pairs: PairScores) -> Finding:
+def _judge_heads(claim: Claim, pairs: PairScores, name: str) -> Finding:
     """Whether the map from heads is closer to the fitted one than to chance; twice an error can be chance already."""
-    heads_of = [one["heads"] for one in pairs.values()]
-    reached = []
-    for one in pairs.values():
-        null, fitted = _nan_if_none(one["held_out"]["linear"]["null"]), one["held_out"]["linear"]["held_out"]["mean"]
-        reached.append((null - one["heads"]["heads"]) / (null - fitted) if null > fitted else float("nan"))
-    unique = all(one["unique"] for one in heads_of)
-    heads = float(np.mean([one["heads"] for one in heads_of]))
-    return CLAIMS["heads-imply-the-map"].judge(
-        over_pairs(reached),
+    heads = [one[name] for one in pairs.values() if name in one]
+    if not heads:
+        return claim.judge(math.nan, null=0.0, evidence="These trainings were scored before heads were weighted.")
+    unique = all(one["unique"] for one in heads)
+    mean, fitted, chance = (
+        float(np.mean([one["heads"] for one in heads])),
+        held_out(pairs, "linear"),
+        mean_null(pairs, "linear"),
+    )
+    return claim.judge(
+        _over(pairs, lambda one: _gain_of_heads(one, name)),
         null=0.0,
         unless=_premise(pairs) if unique else "The heads do not determine all directions.",
-        evidence=f"The map from the heads leaves {number(heads)}, the fitted one "
-        f"{number(held_out(pairs, 'linear'))} on other rows, chance {number(mean_null(pairs, 'linear'))}. No linear "
-        f"map explains {percent(float(np.mean([one['disagreement'] for one in heads_of])))} of the source's head.",
+        evidence=f"The map from the heads leaves {number(mean)}, the fitted one {number(fitted)} on other rows, chance "
+        f"{number(chance)}. No linear map explains {percent(float(np.mean([one['disagreement'] for one in heads])))} "
+        "of the source's head.",
     )
+
+
+def _gain_of_heads(one: Mapping[str, Any], name: str) -> float:
+    null, fitted = nan_if_none(one["held_out"]["linear"]["null"]), one["held_out"]["linear"]["held_out"]["mean"]
+    return float((null - one[name]["heads"]) / (null - fitted)) if null > fitted else math.nan
 
 
 def _judge_training(scores: FamilyScores) -> Finding:
@@ -233,14 +239,34 @@ def _judge_training(scores: FamilyScores) -> Finding:
         if not steps:
             continue
         first, *_, last = [one["similarity"] / one["null"] for one in steps]
-        ratios.append(last / first)
+        ratios.append(_ratio_of_steps(steps[0], steps[-1]))
         raw = [number(steps[k]["similarity"]) for k in (0, -1)]
         parts.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
-    return CLAIMS["training-reduces-the-error"].judge(
-        float(np.max(ratios)) if ratios else float("nan"),
-        null=1.0,
-        evidence=f"Held-out error as a share of its null, from before the first step to the last: {'; '.join(parts)}.",
+    return (
+        CLAIMS["training-reduces-the-error"]
+        .each(len(ratios))
+        .judge(
+            *sorted(ratios, reverse=True),
+            null=1.0,
+            evidence="Held-out error as a share of its null, from before the first step to the last: "
+            f"{'; '.join(parts)}.",
+        )
     )
+
+
+def _ratio_of_steps(first: Mapping[str, Any], last: Mapping[str, Any]) -> Estimate:
+    """The error of chance in the last step over that in the first; without an interval if only means were kept."""
+    if "pairs" not in first:
+        return Estimate(last["similarity"] / last["null"] * first["null"] / first["similarity"], math.nan, math.nan)
+    ratios = {
+        names: {"ratio": _share_of_chance(one) / _share_of_chance(first["pairs"][names])}
+        for names, one in last["pairs"].items()
+    }
+    return _over(ratios, lambda one: float(one["ratio"]))
+
+
+def _share_of_chance(one: Mapping[str, float]) -> float:
+    return one["similarity"] / one["null"]
 
 
 def list_widths(scores: FamilyScores) -> str:
@@ -256,144 +282,26 @@ def note_scores(scores: FamilyScores) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _mean_rigid_share(pairs: PairScores) -> float:
+def mean_rigid_share(pairs: PairScores) -> float:
+    """`rigid_share` of the mean held-out errors."""
     return rigid_share(*(held_out(pairs, column) for column in COLUMNS[:3]))
 
 
-def _rigid_share(one: Mapping[str, Any]) -> float:
+def rigid_share_of(one: Mapping[str, Any]) -> float:
+    """`rigid_share` of the held-out errors of a pair."""
     return rigid_share(*(one["held_out"][column]["held_out"]["mean"] for column in COLUMNS[:3]))
 
 
 def _of_null(one: Mapping[str, Any], column: str) -> float:
     error = one["held_out"][column]
-    return float(error["held_out"]["mean"] / _nan_if_none(error["null"]))
+    return float(error["held_out"]["mean"] / nan_if_none(error["null"]))
 
 
 def mean_null(pairs: PairScores, column: str) -> float:
     """The mean over pairs of a null."""
-    return float(np.mean([_nan_if_none(one["held_out"][column]["null"]) for one in pairs.values()]))
+    return float(np.mean([nan_if_none(one["held_out"][column]["null"]) for one in pairs.values()]))
 
 
-def _nan_if_none(value: float | None) -> float:
+def nan_if_none(value: float | None) -> float:
+    """A number of JSON, where NaN is null."""
     return float("nan") if value is None else value
-
-
-def make_tables(scores: FamilyScores) -> tuple[Table, ...]:
-    """All tables: Table 1 with our numbers, held out, outputs and heads, by layer, by step."""
-    kinds = pairs_by_kind(scores)
-    tables = [_table_1(kinds), _held_out_table(kinds), _output_table(kinds)]
-    for family in ("gpt", "mae", "resnet"):
-        tables += [_layer_table(family, scores[family]), _step_table(family, scores[family])]
-    return tuple(tables)
-
-
-def _table_1(kinds: Mapping[str, PairScores]) -> Table:
-    rows = []
-    for kind, pairs in kinds.items():
-        if kind in PRINTED:
-            name, *numbers, printed = PRINTED[kind]
-            rows.append((f"paper: {name}", *numbers, None, share(printed), 1))
-        shown = [in_sample(pairs, column) for column in COLUMNS]
-        own = float(np.mean([_nan_if_none(one["in_sample"].get("components")) for one in pairs.values()]))
-        rows.append((KINDS[kind], *shown, own, share(in_sample(pairs, "efficiency")), len(pairs)))
-    note = (
-        "In sample, on rows trained on, mean over pairs. The models differ from the paper's in size and data, so that "
-        "columns can be compared and rows hardly; CheXpert is the paper's pair of two sizes. ICA is measured in the "
-        "space of the target, as the other columns, and in that of the matched components, over their diameter."
-    )
-    return number_table("Table 1", ("pair", *HEAD, OF_COMPONENTS, "efficiency of ICA", "pairs"), rows, note)
-
-
-def _held_out_table(kinds: Mapping[str, PairScores]) -> Table:
-    rows = []
-    for kind, pairs in kinds.items():
-        for names, one in pairs.items():
-            cells = []
-            for column in COLUMNS:
-                error = one["held_out"][column]["held_out"]
-                mean, low, high = (number(_nan_if_none(error[name])) for name in ("mean", "low", "high"))
-                cells.append(_sortable(f"{mean} ({low}–{high})", error["mean"]))
-            ends = (share(_nan_if_none(one["efficiency"])), share(_rigid_share(one)))
-            rows.append((names.replace(" ", " → "), *cells, in_components(one)[0], *ends))
-        shown = [held_out(pairs, column) for column in COLUMNS]
-        ends = (share(held_out(pairs, "efficiency")), share(_mean_rigid_share(pairs)))
-        error, null = np.mean([in_components(one) for one in pairs.values()], axis=0)
-        rows.append((f"{KINDS[kind]}, mean", *shown, error, *ends))
-        rows.append((f"{KINDS[kind]}, null", *(mean_null(pairs, column) for column in COLUMNS), null, None, None))
-    note = (
-        "Mean error on rows held out, with 95 % intervals over rows (of text, over files). Components are those of all "
-        "these rows, unmixed without the other model; only their matching is held out."
-    )
-    return number_table("Held out", ("pair", *HEAD, OF_COMPONENTS, "efficiency of ICA", "rigid share"), rows, note)
-
-
-def _output_table(kinds: Mapping[str, PairScores]) -> Table:
-    rows = []
-    for pairs in kinds.values():
-        for names, one in pairs.items():
-            heads = one.get("heads")
-            cells: tuple[Any, ...] = (None,) * 5
-            if heads:
-                fixed = f"{heads['target']['rank']} of {heads['target']['dimension']}"
-                cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], share(heads["disagreement"]))
-            apart = (one["outputs"], share(one["outputs_of_chance"]))
-            rows.append((names.replace(" ", " → "), *apart, *cells))
-    of_heads = ("head fixes", "from heads", "on what it fixes", "fitted", "head unexplained")
-    head = ("pair", "outputs apart", "of chance", *of_heads)
-    note = (
-        "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
-        "probabilities (graph networks), distance of hidden patches (the loss does not depend on the others). Errors "
-        "of the map from the heads, which uses no data (Roeder et al. 2021), in how many directions the target's head "
-        "determines it, and its error on these; of the map fitted to the rows, in sample; and the share of the "
-        "source's head that no linear map explains."
-    )
-    return number_table("Outputs, and the map that heads imply", head, rows, note)
-
-
-def _layer_table(family: str, scores: Mapping[str, Any]) -> Table:
-    rows = []
-    for k, layer in enumerate(scores["layers"]):
-        near = []
-        for column in COLUMNS[:3]:
-            mean, null = layer[column]["held_out"]["mean"], _nan_if_none(layer[column]["null"])
-            near.append(_sortable(f"{number(mean)} ({number(null)})", mean))
-        rows.append((layer_name(k, len(scores["layers"])), *near, *_map_cells(scores["maps"].get(str(k)))))
-    if "decoder" in scores["maps"]:
-        rows.append(("decoder, from the penultimate layer", None, None, None, *_map_cells(scores["maps"]["decoder"])))
-    head = ("layer", *HEAD[:3], "stretch", "median", "Λ", "condition", "directions lost")
-    note = (
-        "Left: two seeds, the same layer of each, held out (null). Right: singular values of the map from the layer to "
-        "the penultimate one, medians over points of the first seed: from the least that is not lost to the largest, "
-        "the median, the bi-Lipschitz constant and the condition on what is not lost."
-    )
-    return number_table(f"{KINDS[family]}, by layer", head, rows, note)
-
-
-def _step_table(family: str, scores: Mapping[str, Any]) -> Table:
-    rows = [
-        (
-            one["step"],
-            one["loss"],
-            share(one["outputs_of_chance"]),
-            *(one[column] for column in COLUMNS[:3]),
-            one["null"],
-            share(one["similarity"] / one["null"]),
-        )
-        for one in scores["steps"]
-    ]
-    head = ("step", "loss, held out", "outputs apart, of chance", *HEAD[:3], "null of rigid", "rigid, of the null")
-    return number_table(
-        f"{KINDS[family]}, by training step", head, rows, "Penultimate layer, held out, mean over pairs."
-    )
-
-
-def _map_cells(summary: Mapping[str, float] | None) -> tuple[Any, ...]:
-    if summary is None:
-        return (None,) * 5
-    between = Cell(f"{number(summary['least'])}–{number(summary['largest'])}", summary["least"])
-    lost = Cell(f"{summary['lost']:.0f} of {summary['directions']:.0f}", summary["lost"])
-    return (between, *(summary[name] for name in ("median", "constant", "condition")), lost)
-
-
-def _sortable(text: str, value: float | None) -> Cell:
-    return Cell(text, "" if value is None or value != value else value)

@@ -14,7 +14,7 @@ from typing import Any
 from congruence.checks import require
 from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes._snapshots import clear_parts
-from congruence.experiments.recipes.model_pairs import claims, figures
+from congruence.experiments.recipes.model_pairs import claims, figures, tables
 from congruence.experiments.recipes.model_pairs.scores import (
     ADMET,
     has_graphs,
@@ -34,7 +34,7 @@ from congruence.experiments.recipes.result import Presentation
 from congruence.parts import Parts
 from congruence.rows.devices import load_torch
 
-EDITION = 4
+EDITION = 5
 DATA = ("mnist", "rooms")  # of the classifier
 SCORED = ("gpt", "mae", "resnet", ADMET)  # the first two with their other widths
 ON_A_GPU = 4  # tasks at a time while there are trainings
@@ -112,7 +112,7 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
         headlines=claims.headline(scores),
         paper=claims.PAPER,
         findings=claims.judge(scores),
-        tables=claims.make_tables(scores),
+        tables=tables.make_tables(scores),
         figures=figures.draw_figures(scores),
         words={"about": ours["data"], "widths": claims.list_widths(scores)},
         notes=claims.note_scores(scores),

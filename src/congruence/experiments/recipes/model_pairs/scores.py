@@ -98,10 +98,11 @@ def _rest(study: PairStudy, family: str) -> Scores:
     last = _last_snapshots(study, family)
     own = [name for name in last if name.startswith(family)]
     kind, cluster = "picture" if family == "mae" else "softmax", study.data(family).get("clusters")
+    counts = _count_tokens(study.data(family)) if family == "gpt" else None
     pairs = {}
     for a, b in combinations(last, 2):
         apart = disagreement(last[a]["outputs"], last[b]["outputs"], kind, study.seed)
-        pairs[f"{a} {b}"] = apart | _compare_heads(last[a], last[b])
+        pairs[f"{a} {b}"] = apart | compare_heads(last[a], last[b], counts)
     return {
         "pairs": pairs,
         "loss": {name: float(one["loss"]) for name, one in last.items()},
@@ -157,13 +158,26 @@ def _in_sample(pair: Pair) -> Scores:
     }
 
 
-def _compare_heads(a: Arrays, b: Arrays) -> Scores:
-    """Roeder's map from the heads of two models next to the fitted one, if there are heads."""
+def _count_tokens(data: Arrays) -> Array:
+    """How often each token occurs in the text that was trained on."""
+    return np.bincount(data["train"].ravel(), minlength=int(data["vocabulary"]))
+
+
+def compare_heads(a: Arrays, b: Arrays, counts: Array | None) -> Scores:
+    """Roeder's map from the heads of two models next to the fitted one, if there are heads.
+
+    With `counts`, how often each class occurs in the data, there are also "weighted_heads": rare classes, whose rows
+    are hardly trained, have little weight in the map.
+    """
     if "weights" not in a:
         return {}
     heads = [(one["weights"], one["biases"]) for one in (a, b)]
-    read = roeder_map(*heads)
-    return {"heads": read.to_dict() | compare_with_fitted(read, a["last"], b["last"], heads[1]).to_dict()}
+    scores = {}
+    for name, weights in {"heads": None, "weighted_heads": counts}.items():
+        if name == "heads" or weights is not None:
+            read = roeder_map(*heads, weights=weights)
+            scores[name] = read.to_dict() | compare_with_fitted(read, a["last"], b["last"], heads[1]).to_dict()
+    return scores
 
 
 def disagreement(a: Array, b: Array, kind: str, seed: int) -> dict[str, float]:
@@ -242,9 +256,11 @@ def _score_steps(study: PairStudy, family: str, kind: str, cluster: Array | None
         distances = [disagreement(outputs[p.source], outputs[p.target], kind, study.seed) for p in pairs]
         near = {group: float(np.mean([p.groups[group].held_out.mean for p in pairs])) for group in COLUMNS[:3]}
         near["null"] = float(np.mean([p.groups["similarity"].null for p in pairs]))
+        rigid = {_key(p): p.groups["similarity"] for p in pairs}
+        each = {name: {"similarity": one.held_out.mean, "null": one.null} for name, one in rigid.items()}
         loss = float(np.mean([float(one[k]["loss"]) for one in snapshots.values()]))
         apart = {key: float(np.mean([one[key] for one in distances])) for key in distances[0]}
-        scores.append({"step": step, "loss": loss} | near | apart)
+        scores.append({"step": step, "loss": loss, "pairs": each} | near | apart)
     return scores
 
 
