@@ -31,6 +31,7 @@ from congruence.tables.columns import (
     check_distinct,
     choose_columns,
 )
+from congruence.tables.formats import check_format
 from congruence.tables.table import Table
 
 # Entries of the schema where write_table records the id column (empty without ids) and, as JSON, the metadata columns.
@@ -43,7 +44,7 @@ _TEXT_ROWS = 256  # rows of text read at a time: few enough for texts of many me
 class ColumnarFile:
     """The schema and the rows of an open columnar file.
 
-    `batches(names, rows, most)` returns the named columns in batches of about `rows` rows, at least the first `most`.
+    `read(names, rows, most)` returns the named columns in batches of about `rows` rows, at least the first `most`.
     """
 
     def __init__(
@@ -51,22 +52,20 @@ class ColumnarFile:
         path: Path,
         schema: Any,
         n: int,
-        batches: Callable[[Sequence[str], int | None, int | None], Iterable[Any]],
+        read: Callable[[Sequence[str], int | None, int | None], Iterable[Any]],
         described: Mapping[str, str] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        self.path, self.schema, self.n, self.batches = path, schema, n, batches
-        with reading(path):  # names that are not UTF-8, notes that are not JSON
-            check_distinct(schema.names, path)
-            records = schema.metadata or {}
-            index = json.loads(records.get(b"pandas", b"{}")).get("index_columns", [])
-            recorded = records[ID_RECORD].decode() if ID_RECORD in records else None
-            described_by = frozenset(map(str, json.loads(records.get(METADATA_RECORD, b"[]"))))
-            ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
-            kinds = {field.name: kind_of(field.type) for field in schema} | dict(described or {})
+        self.path, self.schema, self.n, self.read = path, schema, n, read
+        check_distinct(schema.names, path)
+        records = schema.metadata or {}
+        index = json.loads(records.get(b"pandas", b"{}")).get("index_columns", [])
+        recorded = records[ID_RECORD].decode() if ID_RECORD in records else None
+        described_by = frozenset(map(str, json.loads(records.get(METADATA_RECORD, b"[]"))))
+        ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
         self.source = Source(
             path,
-            kinds,
+            {field.name: kind_of(field.type) for field in schema} | dict(described or {}),
             [name for name in index if isinstance(name, str)],
             recorded,
             ranges[0] if len(ranges) == 1 else None,
@@ -77,12 +76,22 @@ class ColumnarFile:
             notes,
         )
 
+    def batches(self, names: Sequence[str], rows: int | None = None, most: int | None = None) -> Iterator[Any]:
+        """Yield the named columns in batches of about `rows` rows: all rows, or at least the first `most`."""
+        n = 0
+        with reading(self.path):  # which decodes the next one
+            for batch in self.read(list(names), rows, most):
+                n += batch.num_rows
+                yield batch
+        if most is None:
+            _check_count(self.path, n, self.n)
+
     def take(self, names: Sequence[str], most: int) -> dict[str, Array]:
         """Read the first `most` rows of some columns."""
         parts: dict[str, list[Any]] = {name: [] for name in names}
         rows = needed = 0
         with reading(self.path):
-            for batch in self.batches(list(names), min(most, _TAKE_ROWS), most) if names else ():
+            for batch in self.batches(names, min(most, _TAKE_ROWS), most) if names else ():
                 for name, arrays in parts.items():
                     arrays.extend(_chunks(batch.column(name)))
                     needed += 8 * batch.num_rows + _held_bytes(batch.column(name))
@@ -97,41 +106,40 @@ class ColumnarFile:
         # A column of lists in one piece is already a matrix, and is used where it is.
         rows = None if mapped and columns.lists else block_rows(columns)
         builder = TableBuilder(self.path, columns, self.schema, self.n, mapped=mapped)
-        for batch in guarded(self.path, self.batches([*columns.values, *columns.labels], rows, None)):
-            builder.put(batch)
-        return Table(name=select.name, path=self.path, **builder.fields())
+        fields = builder.fill(self.batches([*columns.values, *columns.labels], rows))
+        return Table(name=select.name, path=self.path, **fields)
 
     def chunks(self, select: Selection, columns: ColumnChoice) -> Iterator[Table]:
         """Read the table a batch of rows at a time."""
         start = 0
-        batches = self.batches([*columns.values, *columns.labels], block_rows(columns), None)
-        for batch in guarded(self.path, batches):
-            builder = TableBuilder(self.path, columns, self.schema, batch.num_rows, first=start)
-            builder.put(batch)
-            yield Table(name=select.name, path=self.path, **builder.fields())
+        for batch in self.batches([*columns.values, *columns.labels], block_rows(columns)):
+            fields = TableBuilder(self.path, columns, self.schema, batch.num_rows, first=start).fill([batch])
+            yield Table(name=select.name, path=self.path, **fields)
             start += batch.num_rows
-        _check_count(self.path, start, self.n)
 
 
 @contextlib.contextmanager
 def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -> Iterator[ColumnarFile]:
     """Open a columnar file; with `all_columns`, text in any column of a csv file is expected."""
+    check_format(path)
+    with contextlib.ExitStack() as stack:
+        with reading(path):
+            file = _open(path, select, all_columns, stack)
+        yield file
+
+
+def _open(path: Path, select: Selection, all_columns: bool, stack: contextlib.ExitStack) -> ColumnarFile:
     if suffix_of(path) == ".parquet":
         import pyarrow.parquet as pq
 
-        with reading(path):
-            parquet = pq.ParquetFile(os.path.abspath(path), memory_map=True)  # "run:1" is no address
-            schema, n = parquet.schema_arrow, parquet.metadata.num_rows
-        with parquet:
-            yield ColumnarFile(path, schema, n, partial(_parquet_batches, path, parquet, schema))
-        return
+        parquet = stack.enter_context(pq.ParquetFile(os.path.abspath(path), memory_map=True))  # "run:1" is no address
+        read = partial(_parquet_batches, path, parquet)
+        return ColumnarFile(path, parquet.schema_arrow, parquet.metadata.num_rows, read)
     if suffix_of(path) == ".lance":
-        with reading(path):
-            os.environ.setdefault("LANCE_LOG", "error")  # before it is imported: it would print what it notices
-            with inspection(path, [LANCE]):
-                require("lance", str(path), "lance")
-            yield ColumnarFile(path, *open_lance(path))
-        return
+        os.environ.setdefault("LANCE_LOG", "error")  # before it is imported: it would print what it notices
+        with inspection(path, [LANCE]):
+            require("lance", str(path), "lance")
+        return ColumnarFile(path, *open_lance(path))
     described: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()
     if suffix_of(path) in (".arrow", ".feather"):
@@ -141,10 +149,10 @@ def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -
     else:
         table, described, notes = read_csv_table(path, select, all_columns=all_columns)
 
-    def batches(names: Sequence[str], rows: int | None, most: int | None) -> Any:
+    def slices(names: Sequence[str], rows: int | None, most: int | None) -> Any:
         return (table if most is None else table.slice(0, most)).select(list(names)).to_batches(rows)
 
-    yield ColumnarFile(path, table.schema, table.num_rows, batches, described, notes)
+    return ColumnarFile(path, table.schema, table.num_rows, slices, described, notes)
 
 
 def read_columnar(path: Path, select: Selection) -> Table:
@@ -160,9 +168,7 @@ def read_columnar(path: Path, select: Selection) -> Table:
     return table
 
 
-def _parquet_batches(
-    path: Path, file: Any, schema: Any, names: Sequence[str], rows: int | None, most: int | None
-) -> Iterator[Any]:
+def _parquet_batches(path: Path, file: Any, names: Sequence[str], rows: int | None, most: int | None) -> Iterator[Any]:
     """Yield blocks of `rows` rows of the named columns as arrow tables.
 
     A repeated text is stored once, so a file of a few kilobytes can hold a long one a million times. Its size is known
@@ -171,6 +177,7 @@ def _parquet_batches(
     """
     import pyarrow as pa
 
+    schema = file.schema_arrow
     texts = [name for name in names if _is_plain_text(schema.field(name).type)]
     others = [name for name in names if name not in texts]
     if not texts or not others:
@@ -230,12 +237,6 @@ def block_rows(columns: ColumnChoice) -> int:
     return 2**12 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
 
 
-def guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
-    """Pass the batches on, and turn errors of decoding the next one into a `TableError`."""
-    with reading(path):
-        yield from batches
-
-
 class TableBuilder:
     """The values, ids and metadata of n rows of a columnar file, filled batch by batch.
 
@@ -259,7 +260,13 @@ class TableBuilder:
             dtype = common_dtype(schema, columns.values)
             self.values = room_for((n, len(columns.values)), dtype, path)
 
-    def put(self, batch: Any) -> None:
+    def fill(self, batches: Iterable[Any]) -> dict[str, Any]:
+        """Return the fields of a `Table` with the rows of the batches."""
+        for batch in batches:
+            self._put(batch)
+        return self.fields()
+
+    def _put(self, batch: Any) -> None:
         """Add the rows of a batch; all that is in memory together must fit."""
         start, end = self.rows, self.rows + batch.num_rows
         _check_count(self.path, min(self.n, end), end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -110,6 +110,11 @@ class ColumnChoice(RowId):
     def labels(self) -> list[str]:
         """The columns that are read besides the values: id and metadata."""
         return [*([] if self.id is None else [self.id]), *self.metadata]
+
+    @property
+    def unlabelled(self) -> ColumnChoice:
+        """The values alone."""
+        return replace(self, id=None, range=None, metadata=())
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,16 +190,11 @@ COLUMNAR = tuple(suffix for suffix, one in BY_SUFFIX.items() if one.columnar)
 WRITABLE = tuple(suffix for suffix, one in BY_SUFFIX.items() if one.writable)
 
 
-def format_of(path: Path) -> Format:
-    """Return the format of a path, by its suffix."""
-    if suffix_of(path) not in BY_SUFFIX:
-        raise TableError(f"{path} has an unknown suffix {suffix_of(path)!r}; known are {', '.join(SUFFIXES)}")
-    return BY_SUFFIX[suffix_of(path)]
-
-
 def check_format(path: Path) -> Format:
     """Return the format of a path, after checking that there is a file or folder of that kind which can be read."""
-    known = format_of(path)
+    known = BY_SUFFIX.get(suffix_of(path))
+    if known is None:
+        raise TableError(f"{path} has an unknown suffix {suffix_of(path)!r}; known are {', '.join(SUFFIXES)}")
     check_readable(path, folder=known.folder)
     return known
 

@@ -112,9 +112,8 @@ class _FrameColumns:
     def matrix(self, names: Sequence[str], lists: bool) -> tuple[Array, tuple[str, ...]]:
         """Return the values (n, d) and the names of their columns."""
         if lists:
-            builder = TableBuilder(self.where, ColumnChoice(values=tuple(names), lists=True), None, self.n, mapped=True)
-            builder.put(self.arrow)
-            fields = builder.fields()
+            columns = ColumnChoice(values=tuple(names), lists=True)
+            fields = TableBuilder(self.where, columns, None, self.n, mapped=True).fill([self.arrow])
             return fields["values"], fields["features"]
         values = np.asarray(self.frame.select(list(names)).to_numpy())
         return values.astype(np.float64) if values.dtype.kind == "O" else values, tuple(names)

@@ -16,13 +16,13 @@ import numpy as np
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
 from congruence.files import ReadFile, real_path
-from congruence.guards import check_folder, reading, suffix_of
+from congruence.guards import check_folder, suffix_of
 from congruence.memory import spill_chunks
 from congruence.tables._folders import dataset_files
 from congruence.tables.access import stem_of
 from congruence.tables.address import Address, as_path, listed
 from congruence.tables.columns import Selection, choose_columns, selection
-from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES, check_format
+from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES
 from congruence.tables.read import CODES, read_selected
 from congruence.tables.table import Table, concatenate_labels
 
@@ -107,7 +107,6 @@ def _stream(path: Path, select: Selection) -> Stream:
         return Stream(table.n, slices(table))
     from congruence.tables._arrow import open_columnar
 
-    check_format(path)
     select = replace(select, name=select.name or stem_of(path))
     stack = ExitStack()
     file = stack.enter_context(open_columnar(path, select))
@@ -206,8 +205,7 @@ def fix_columns(path: Path, select: Selection) -> Selection:
         return select
     from congruence.tables._arrow import open_columnar
 
-    check_format(path)
-    with reading(path), open_columnar(path, select) as file:
+    with open_columnar(path, select) as file:
         return replace(select, like=choose_columns(file.source, select))
 
 

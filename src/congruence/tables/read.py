@@ -104,12 +104,13 @@ def column_names(path: str | Path, select: Selection | None = None) -> tuple[str
     path = as_path(path)
     if suffix_of(path) not in COLUMNAR:
         return None
-    check_format(path)
     from congruence.tables._arrow import open_columnar
     from congruence.tables._csv import layout_of_csv
 
     if suffix_of(path).startswith((".csv", ".tsv")):
-        names = layout_of_csv(path, select).names
+        check_format(path)
+        with reading(path):
+            names = layout_of_csv(path, select).names
         check_distinct(names, path)
         return tuple(names)
     with open_columnar(path, select) as file:
@@ -164,7 +165,6 @@ def read_row_columns(
     path = as_path(path)
     if suffix_of(path) not in COLUMNAR:
         return _columns_of_matrix(path, id, key)
-    check_format(path)
     from congruence.tables._arrow import open_columnar
 
     select = selection(id, features, name=path.name, delimiter=delimiter, header=header)

@@ -13,10 +13,10 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
 from congruence.guards import suffix_of
-from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, guarded, open_columnar
+from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns, numbering
-from congruence.tables.formats import COLUMNAR, check_format
+from congruence.tables.formats import COLUMNAR
 from congruence.tables.table import duplicates
 from congruence.tables.write import writable_suffix, writing
 
@@ -59,7 +59,6 @@ def rewrite_values(
     flag : str
         The name of a boolean column that `work` returns as well; "" if it returns none.
     """
-    check_format(source)
     writable_suffix(target)
     with open_columnar(source, select) as file:
         columns = _choose(file, select)
@@ -68,13 +67,12 @@ def rewrite_values(
         n = 0
         with writing(target) as temporary, ExitStack() as stack:
             writer = stack.enter_context(open_writer(temporary, target, layout.schema, labels))
-            for batch in guarded(source, file.batches(file.schema.names, block_rows(columns), None)):
+            for batch in file.batches(file.schema.names, block_rows(columns)):
                 if batch.num_rows:
-                    values, further = work(_values(source, columns, file.schema, batch), n)
+                    builder = TableBuilder(source, columns.unlabelled, file.schema, batch.num_rows)
+                    values, further = work(builder.fill([batch])["values"], n)
                     writer.write_batch(layout.batch(batch, values, further))
                 n += batch.num_rows
-    if n != file.n:
-        raise TableError(f"{source} could not be read completely, it may be damaged: {n} of {file.n} rows")
     return n
 
 
@@ -91,13 +89,6 @@ def _choose(file: ColumnarFile, select: Selection) -> ColumnChoice:
     id = like.id if like.id in kinds else None
     metadata = tuple(name for name in kinds if name not in (*like.values, id))
     return replace(like, id=id, metadata=metadata, kinds=tuple(kinds.items()))
-
-
-def _values(path: Path, columns: ColumnChoice, schema: Any, batch: Any) -> Array:
-    builder = TableBuilder(path, replace(columns, id=None, range=None, metadata=()), schema, batch.num_rows)
-    builder.put(batch)
-    values: Array = builder.fields()["values"]
-    return values
 
 
 @dataclass(frozen=True)
