@@ -133,8 +133,9 @@ def _open(path: Path, select: Selection, all_columns: bool, stack: contextlib.Ex
         import pyarrow.parquet as pq
 
         parquet = stack.enter_context(pq.ParquetFile(os.path.abspath(path), memory_map=True))  # "run:1" is no address
-        read = partial(_parquet_batches, path, parquet)
-        return ColumnarFile(path, parquet.schema_arrow, parquet.metadata.num_rows, read)
+        schema = parquet.schema_arrow
+        read = partial(_parquet_batches, path, parquet, schema)
+        return ColumnarFile(path, schema, parquet.metadata.num_rows, read)
     if suffix_of(path) == ".lance":
         os.environ.setdefault("LANCE_LOG", "error")  # before it is imported: it would print what it notices
         with inspection(path, [LANCE]):
@@ -168,7 +169,9 @@ def read_columnar(path: Path, select: Selection) -> Table:
     return table
 
 
-def _parquet_batches(path: Path, file: Any, names: Sequence[str], rows: int | None, most: int | None) -> Iterator[Any]:
+def _parquet_batches(
+    path: Path, file: Any, schema: Any, names: Sequence[str], rows: int | None, most: int | None
+) -> Iterator[Any]:
     """Yield blocks of `rows` rows of the named columns as arrow tables.
 
     A repeated text is stored once, so a file of a few kilobytes can hold a long one a million times. Its size is known
@@ -177,7 +180,6 @@ def _parquet_batches(path: Path, file: Any, names: Sequence[str], rows: int | No
     """
     import pyarrow as pa
 
-    schema = file.schema_arrow
     texts = [name for name in names if _is_plain_text(schema.field(name).type)]
     others = [name for name in names if name not in texts]
     if not texts or not others:
