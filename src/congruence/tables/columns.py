@@ -17,6 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.errors import InputError, TableError
+from congruence.options import ReadOptions
 from congruence.tables.table import EXACT, duplicates, missing_labels
 
 PREFIX = "Metadata_"
@@ -38,41 +39,25 @@ NUMBER, LIST, NESTED = "number", "list", "nested"
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The user's choices: which column is the id, which are features, which array inside the file."""
+class Selection(ReadOptions):
+    """The user's choices, checked: which column is the id, which are features, which array inside the file."""
 
-    id: str | None = None
-    features: tuple[str, ...] | None = None
-    metadata: tuple[str, ...] | None = None
-    key: str | None = None
     name: str = ""
     like: ColumnChoice | None = None  # choose the same columns as in another file, if all columns are the same
-    delimiter: str | None = None  # between the cells of a csv file
-    header: bool | None = None  # whether the first line of a csv file holds names
+
+    def __post_init__(self) -> None:
+        delimiter = {"\\t": "\t", "tab": "\t"}.get(self.delimiter or "", self.delimiter)
+        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0'):
+            raise InputError(f"delimiter must be one character, such as ',', ';' or 'tab'; got {delimiter!r}")
+        names = {"features": patterns(self.features), "metadata": patterns(self.metadata)}
+        for option, value in {**names, "delimiter": delimiter, "name": self.name or ""}.items():
+            object.__setattr__(self, option, value)
 
     def refuse(self, path: Path | str, *options: str, because: str) -> None:
         """Raise an error if any of `options` is set, because the format does not support it."""
         refused = [f"--{option}" for option in options if getattr(self, option) is not None]
         if refused:
             raise TableError(f"{path} cannot be read with {' and '.join(refused)}: {because}")
-
-
-def selection(
-    id: str | None = None,
-    features: str | Sequence[str] | None = None,
-    metadata: str | Sequence[str] | None = None,
-    key: str | None = None,
-    name: str | None = None,
-    *,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> Selection:
-    """Build a `Selection` from the options of `read_table`."""
-    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0'):
-        raise InputError(f"delimiter must be one character, such as ',', ';' or 'tab'; got {delimiter!r}")
-    names = patterns(features), patterns(metadata)
-    return Selection(id, *names, key, name or "", delimiter=delimiter, header=header)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from congruence.errors import InputError, TableError
 from congruence.files import ReadFile, real_path
 from congruence.guards import check_folder, suffix_of
 from congruence.memory import spill_chunks
+from congruence.options import ReadOptions, takes
 from congruence.tables._folders import dataset_files
 from congruence.tables.access import stem_of
 from congruence.tables.address import Address, as_path, listed
-from congruence.tables.columns import Selection, choose_columns, selection
+from congruence.tables.columns import Selection, choose_columns
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES
 from congruence.tables.read import CODES, read_selected
 from congruence.tables.table import Table, concatenate_labels
@@ -83,22 +84,14 @@ class Stream:
     chunks: Iterator[Table]
 
 
-def stream_table(
-    path: str | Path,
-    *,
-    id: str | None = None,
-    features: str | Sequence[str] | None = None,
-    metadata: str | Sequence[str] | None = None,
-    key: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> Stream:
+@takes(ReadOptions)
+def stream_table(path: str | Path, *, options: ReadOptions) -> Stream:
     """Read an embedding table a chunk of rows at a time; the options are those of `read_table`.
 
     Parquet and Lance are read batch by batch, and files that can be mapped into memory (.npy, .arrow, .safetensors,
     .pt) are never loaded as a whole. The other formats are read as a whole and returned in chunks.
     """
-    return _stream(as_path(path), selection(id, features, metadata, key, delimiter=delimiter, header=header))
+    return _stream(as_path(path), Selection(**asdict(options)))
 
 
 def _stream(path: Path, select: Selection) -> Stream:
@@ -136,7 +129,7 @@ def read_parts(paths: Sequence[str | Path], **options: Any) -> Table:
     A pattern or a folder stands for its files. They are read one after the other, parquet a batch of rows at a time; a
     large matrix is stored in a temporary file. The columns are chosen in the first file.
     """
-    return read_files(paths, selection(**options))
+    return read_files(paths, Selection(**options))
 
 
 def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
@@ -163,7 +156,7 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
 
 def stream_parts(paths: Sequence[str | Path], **options: Any) -> Stream:
     """Read files with the same columns as one table, a chunk of rows at a time; see `stream_table`."""
-    files, select = _check_files(paths), selection(**options)
+    files, select = _check_files(paths), Selection(**options)
     if len(files) == 1:
         return _stream(files[0], select)
     select = fix_columns(files[0], select)
@@ -174,7 +167,7 @@ def stream_parts(paths: Sequence[str | Path], **options: Any) -> Stream:
 
 def lazy_parts(paths: Sequence[str | Path], **options: Any) -> Table:
     """Read files with the same columns as one table with a dask array for its values; see `lazy_selected`."""
-    return lazy_files(paths, selection(**options))
+    return lazy_files(paths, Selection(**options))
 
 
 def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:

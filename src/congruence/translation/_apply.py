@@ -26,7 +26,7 @@ from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
 from congruence.tables.address import as_path
-from congruence.tables.columns import Selection, match_columns, numbering, selection
+from congruence.tables.columns import Selection, match_columns, numbering
 from congruence.tables.parts import fix_columns, part_files
 from congruence.tables.read import column_names
 from congruence.tables.rewrite import is_columnar, number_columns, rewrite_values
@@ -159,7 +159,7 @@ def is_many(source: str | Path) -> bool:
 
 
 def _make_job(translator: Translator, files: Sequence[Path], options: ApplyOptions) -> _Job:
-    select = selection(**reading(options))
+    select = Selection(**reading(options))
     columnar = next((file for file in files if is_columnar(file)), None)
     if columnar is not None:
         select = _in_order(fix_columns(columnar, select), translator.columns(inverse=options.inverse), columnar)
