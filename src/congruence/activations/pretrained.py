@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,6 @@ from congruence.guards import (
     check_folder,
     first_sentence,
     is_file,
-    is_folder,
     open_tensors,
     read_object,
 )
@@ -136,7 +136,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
         The 40 hex digits of a commit of the hub; see `find_model`.
     """
     hub, name = None, str(folder)
-    if not is_folder(folder) and hubs.is_hub_name(str(folder)):
+    if not os.path.isdir(folder) and hubs.is_hub_name(str(folder)):
         hub = hubs.find_model(str(folder), revision)
         folder = hub.folder
     elif revision is not None:
