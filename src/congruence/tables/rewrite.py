@@ -163,12 +163,7 @@ def _as_lists(values: Array, type: Any) -> Any:
     import pyarrow as pa
 
     flat = pa.array(np.ascontiguousarray(values).ravel(), type.value_type)
-    if pa.types.is_fixed_size_list(type):
-        return pa.FixedSizeListArray.from_arrays(flat, type=type)
-    large = pa.types.is_large_list(type)
-    offsets = pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int64() if large else pa.int32())
-    kind = pa.LargeListArray if large else pa.ListArray
-    return kind.from_arrays(offsets, flat, type=type)
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]).cast(type)
 
 
 def _writable(field: Any, source: Path, target: Path) -> Any:
