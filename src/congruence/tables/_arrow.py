@@ -38,6 +38,7 @@ from congruence.tables.table import Table
 ID_RECORD, METADATA_RECORD = b"congruence.id", b"congruence.metadata"
 BLOCK_BYTES = 2**26  # of rows transposed at a time: few calls, little extra memory
 _TAKE_ROWS = 2**16  # rows of a few columns read at a time
+_STRINGS, _BYTES = ("string", "large_string"), ("binary", "large_binary")  # types of text, as arrow names them
 _TEXT_ROWS = 256  # rows of text read at a time: few enough for texts of many megabytes, and hardly slower than more
 
 
@@ -180,7 +181,7 @@ def _parquet_batches(
     """
     import pyarrow as pa
 
-    texts = [name for name in names if _is_plain_text(schema.field(name).type)]
+    texts = [name for name in names if str(schema.field(name).type) in (*_STRINGS, *_BYTES)]
     others = [name for name in names if name not in texts]
     if not texts or not others:
         yield from file.iter_batches(rows if others else _TEXT_ROWS, columns=list(names))
@@ -203,21 +204,12 @@ def _parquet_batches(
         yield whole
 
 
-def _is_plain_text(type: Any) -> bool:
-    import pyarrow.types as pt
-
-    return bool(pt.is_string(type) or pt.is_large_string(type) or pt.is_binary(type) or pt.is_large_binary(type))
-
-
 def text_columns(schema: Any) -> frozenset[str]:
     """Return the columns that hold text, dictionary-encoded or not."""
     import pyarrow.types as pt
 
-    def is_text(type: Any) -> bool:
-        type = type.value_type if pt.is_dictionary(type) else type
-        return bool(pt.is_string(type) or pt.is_large_string(type) or str(type) == "string_view")
-
-    return frozenset(field.name for field in schema if is_text(field.type))
+    types = {field.name: field.type.value_type if pt.is_dictionary(field.type) else field.type for field in schema}
+    return frozenset(name for name, type in types.items() if str(type) in (*_STRINGS, "string_view"))
 
 
 def kind_of(type: Any) -> str:
