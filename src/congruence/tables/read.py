@@ -15,7 +15,7 @@ from congruence.guards import check_folder, check_readable, reading, suffix_of
 from congruence.options import ReadOptions, takes
 from congruence.tables.access import map_npy, stem_of
 from congruence.tables.address import as_path
-from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id
+from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, Source, check_distinct, choose_id
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, check_format
 from congruence.tables.table import Table, as_column
 
@@ -152,13 +152,19 @@ def row_columns(path: Path, select: Selection) -> RowColumns:
     from congruence.tables._arrow import open_columnar
 
     with open_columnar(path, select, all_columns=True) as file:
-        kinds, row_id = file.source.kinds, choose_id(file.source, select)
-        apart = {*file.source.index, *INDEX_NAMES, row_id.id}
-        names = [name for name in kinds if name not in apart and kinds[name] not in (LIST, NESTED)]
-        if not names or not file.n:
-            raise TableError(f"{path} has no columns with rows besides its ids; it has {listing(list(kinds), 10)}")
-        columns = file.take([*names, *([] if row_id.id is None else [row_id.id])], file.n)
-    ids = row_id.read(columns.__getitem__, file.n)
+        return columns_of(file.source, select, without=INDEX_NAMES)
+
+
+def columns_of(source: Source, select: Selection, *, without: Sequence[str] = ()) -> RowColumns:
+    """Read every column of a file or data frame besides its ids; columns of lists are left out."""
+    assert source.take is not None
+    kinds, row_id = source.kinds, choose_id(source, select)
+    apart = {*source.index, *without, row_id.id}
+    names = [name for name in kinds if name not in apart and kinds[name] not in (LIST, NESTED)]
+    if not names or not source.n:
+        raise TableError(f"{source.where} has no columns with rows besides its ids; it has {listing(list(kinds), 10)}")
+    columns = source.take([*names, *([] if row_id.id is None else [row_id.id])], source.n)
+    ids = row_id.read(columns.__getitem__, source.n)
     return RowColumns({name: columns[name] for name in names}, ids, row_id.notes, row_id.indexed, row_id.id_name)
 
 
