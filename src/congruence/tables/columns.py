@@ -254,13 +254,17 @@ def match_columns(names: Sequence[str] | None, wanted: Sequence[str] | None, whe
         return [place[name] for name in wanted]
     if numbering(names) and numbering(wanted):
         return None
-    lacking, unknown = [c for c in wanted if c not in set(names)], [c for c in names if c not in set(wanted)]
-    differences = [f"lacks {listing(lacking)}"] if lacking else []
-    differences += [f"has {listing(unknown)} in addition"] if unknown else []
     raise TableError(
-        f"{where} does not have the columns of the fit: it {' and '.join(differences)}; choose or rename its columns "
+        f"{where} does not have the columns of the fit: it {difference(names, wanted)}; choose or rename its columns "
         "(--features), or give the values as an array without names"
     )
+
+
+def difference(names: Collection[str], wanted: Collection[str]) -> str:
+    """What columns lack, and have in addition to those that are wanted, in words."""
+    lacking, unknown = [c for c in wanted if c not in set(names)], [c for c in names if c not in set(wanted)]
+    words = [f"lacks {listing(lacking)}"] if lacking else []
+    return " and ".join([*words, f"has {listing(unknown)} in addition"] if unknown else words)
 
 
 def numbering(names: Sequence[str]) -> tuple[str, int, int] | None:

@@ -22,7 +22,7 @@ from congruence.options import ReadOptions, takes
 from congruence.tables._folders import dataset_files
 from congruence.tables.access import stem_of
 from congruence.tables.address import Address, as_path, listed
-from congruence.tables.columns import Selection, choose_columns
+from congruence.tables.columns import Selection, choose_columns, difference
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES
 from congruence.tables.read import CODES, read_selected
 from congruence.tables.table import Table, concatenate_labels
@@ -115,12 +115,7 @@ def _stream(path: Path, select: Selection) -> Stream:
 def slices(table: Table, width: int = 0) -> Iterator[Table]:
     """Split a table into tables of some rows each, in order; few enough rows for results of `width` columns."""
     for part in row_chunks(table.n, max(table.d, width)):
-        yield replace(
-            table,
-            values=table.values[part],
-            ids=None if table.ids is None else table.ids[part],
-            metadata={name: column[part] for name, column in table.metadata.items()},
-        )
+        yield table.take(part)
 
 
 def read_parts(paths: Sequence[str | Path], **options: Any) -> Table:
@@ -247,11 +242,8 @@ def _check_same_columns(part: Table, first: Table) -> None:
     if part is first:
         return
     ours, theirs = (dict.fromkeys([*(table.features or ()), *table.metadata]) for table in (part, first))
-    lacking, unknown = [c for c in theirs if c not in ours], [c for c in ours if c not in theirs]
-    if lacking or unknown:
-        differences = [f"lacks {listing(lacking)}"] if lacking else []
-        differences += [f"has {listing(unknown)} in addition"] if unknown else []
-        why = " and ".join(differences)
+    if ours.keys() != theirs.keys():
+        why = difference(ours, theirs)
     elif part.features != first.features:
         why = "has them in another order"
     elif part.d != first.d:
