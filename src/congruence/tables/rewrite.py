@@ -102,6 +102,8 @@ class _Layout:
     def batch(self, given: Any, values: Array, further: Mapping[str, Array]) -> Any:
         import pyarrow as pa
 
+        if isinstance(given, pa.Table):
+            given = given.unify_dictionaries().combine_chunks().to_batches()[0]
         place = {name: j for j, name in enumerate(self.values)}
         columns = np.ascontiguousarray(values.T) if not self.lists else values
         arrays = []
@@ -109,7 +111,8 @@ class _Layout:
             if field.name in further:
                 arrays.append(pa.array(further[field.name], field.type))
             elif field.name not in place:
-                arrays.append(_whole(given.column(field.name), field.type))
+                column = given.column(field.name)
+                arrays.append(column if column.type == field.type else column.cast(field.type))
             elif self.lists:
                 arrays.append(_as_lists(columns, field.type))
             else:
@@ -174,13 +177,3 @@ def _writable(field: Any, source: Path, target: Path) -> Any:
         return field
     same = suffix_of(source) in (".arrow", ".feather") and not is_csv(target)  # one dictionary for the whole file
     return field if same else field.with_type(field.type.value_type)
-
-
-def _whole(column: Any, type: Any) -> Any:
-    """Return a column of a batch or table as one array of the given type."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.unify_dictionaries().combine_chunks() if pa.types.is_dictionary(column.type) else column
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return column if column.type == type else column.cast(type)
