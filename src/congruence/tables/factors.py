@@ -108,17 +108,11 @@ def pair(
     )
 
 
-def as_columns(
-    x: Any,
-    *,
-    name: str = "factors",
-    id: str | None = None,
-    key: str | None = None,
-    keep: Names = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> RowColumns:
+@takes(ReadOptions)
+def as_columns(x: Any, *, options: ReadOptions, name: str = "factors", keep: Names = None) -> RowColumns:
     """Return all columns of `x` by name, numbers and text, and its ids where it has them.
+
+    The options are those of `read_row_columns`.
 
     Parameters
     ----------
@@ -126,19 +120,12 @@ def as_columns(
         The columns; those of an array are called factor0, factor1, ...
     name : str, default "factors"
         The name of the argument, for messages.
-    id : str, optional
-        The column that holds the ids.
-    key : str, optional
-        Which array inside the file.
     keep : str or list of str, optional
-        Names or glob patterns of columns that are not ids, unless `id` names them.
-    delimiter : str, optional
-        The character between the cells of a csv file; by default detected.
-    header : bool, optional
-        Whether the first line of a csv file holds names; by default detected.
+        Names or glob patterns of columns that are not ids, unless `id` names them; without the prefix of metadata.
     """
-    kept = None if keep is None else tuple(p for one in patterns(keep) or () for p in (one, PREFIX + one))
-    select = Selection(id, kept, key=key, delimiter=delimiter, header=header)
+    select = Selection(**asdict(options))
+    if keep is not None:
+        select = replace(select, features=[p for one in patterns(keep) or () for p in (one, PREFIX + one)])
     if isinstance(x, str | os.PathLike):
         parts = [row_columns(as_path(path), select) for path in part_files(x)]
         if len(parts) == 1:
@@ -146,7 +133,7 @@ def as_columns(
         labels = concatenate_labels([(part.ids, part.columns) for part in parts])
         return RowColumns(labels["metadata"], labels["ids"], parts[0].notes)
     if isinstance(x, Table) or is_anndata(x):
-        table = as_table(x, name=name, id=id, key=key)
+        table = as_table(x, name=name, id=select.id, key=select.key)
         values, names = to_numpy(table.values), table.features or tuple(f"factor{j}" for j in range(table.d))
         own = {} if is_anndata(x) else {one: values[:, j] for j, one in enumerate(names)}
         return RowColumns({**own, **table.metadata}, table.ids, table.notes, table.indexed)

@@ -145,7 +145,8 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
             yield chunk.values
 
     name = select.name or _name(files)
-    stacked = spill_chunks(values(), name, _size_on_disk(files))
+    size = sum(file.stat().st_size for file in files if not isinstance(file, Address) and file.is_file())
+    stacked = spill_chunks(values(), name, size)
     return Table(stacked, name, **concatenate_labels(labels), **fields, parts=tuple(files), read=read)
 
 
@@ -208,10 +209,6 @@ def _chunks(paths: Sequence[Path], select: Selection) -> Iterator[Table]:
             same = chunk.values.dtype == dtype
             yield chunk if same else replace(chunk, values=to_numpy(chunk.values).astype(dtype))
     _check_rows(first is not None, paths)
-
-
-def _size_on_disk(files: Sequence[Path]) -> int:
-    return sum(file.stat().st_size for file in files if not isinstance(file, Address) and file.is_file())
 
 
 def _check_rows(n: int, paths: Sequence[Path]) -> int:

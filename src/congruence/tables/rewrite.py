@@ -16,16 +16,10 @@ from congruence.guards import suffix_of
 from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns, numbering
-from congruence.tables.formats import COLUMNAR
 from congruence.tables.table import duplicates
 from congruence.tables.write import writable_suffix, writing
 
 Work = Callable[[Array, int], tuple[Array, Mapping[str, Array]]]
-
-
-def is_columnar(path: Path) -> bool:
-    """Whether a path names a file with columns that are not those of one matrix."""
-    return suffix_of(path) in COLUMNAR
 
 
 def rewrite_values(

@@ -166,10 +166,6 @@ def _write_npy(tables: Iterable[Table], n: int, temporary: Path, path: Path) -> 
                 handle.write(np.ascontiguousarray(to_numpy(table.values[part])).tobytes())
 
 
-def _write_npz(table: Table, temporary: Path, path: Path) -> None:
-    save_npz(temporary, _unicode_arrays(table, path))
-
-
 def save_npz(path: Path, arrays: Mapping[str, Any], *, compressed: bool = False) -> None:
     """Write arrays as an .npz file; unlike np.savez without the time, so that the same arrays give the same bytes."""
     with zipfile.ZipFile(path, "w") as archive:  # np.savez fails on a column called "file"
@@ -283,7 +279,7 @@ def _check_folder(path: Path) -> None:
 
 
 _WRITERS: dict[str, Callable[[Table, Path, Path], Any]] = {
-    ".npz": _write_npz,
+    ".npz": lambda table, temporary, path: save_npz(temporary, _unicode_arrays(table, path)),
     ".safetensors": _write_safetensors,
     ".h5ad": _write_h5ad,
 }
