@@ -302,10 +302,9 @@ def warn_of(notes: Iterable[str]) -> None:
 def _named(runs: Any) -> tuple[list[str], list[Any]]:
     if isinstance(runs, Mapping):
         names, items = [str(name) for name in runs], list(runs.values())
-    elif isinstance(runs, list | tuple):
-        items = list(runs)
-        names = _names(items)
-    elif (isinstance(runs, np.ndarray) or is_tensor(runs) or is_dask(runs)) and runs.ndim == 3:
+    elif isinstance(runs, list | tuple) or (
+        (isinstance(runs, np.ndarray) or is_tensor(runs) or is_dask(runs)) and runs.ndim == 3
+    ):
         items = [runs[i] for i in range(len(runs))]
         names = _names(items)
     else:
