@@ -16,7 +16,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.checks import require
-from congruence.errors import CongruenceError, TableError
+from congruence.errors import TableError, one_sentence
 from congruence.files import check_writable, replacing
 from congruence.guards import first_sentence, suffix_of
 from congruence.tables._anndata import IDS_NOTE
@@ -140,13 +140,11 @@ def writable_suffix(path: Path) -> str:
 @contextlib.contextmanager
 def writing(path: Path, *, folder: bool = False) -> Iterator[Path]:
     """As `replacing`; exceptions of file libraries become a `TableError` of one sentence that names the file."""
-    try:
-        with replacing(path, folder=folder) as temporary:
-            yield temporary
-    except CongruenceError:
-        raise
-    except Exception as error:
-        raise TableError(f"{path} could not be written: {first_sentence(error)}") from error
+    with (
+        one_sentence(f"{path} could not be written", first_sentence, TableError),
+        replacing(path, folder=folder) as temporary,
+    ):
+        yield temporary
 
 
 def _check_values_alone(table: Table, path: Path) -> None:
