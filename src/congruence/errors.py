@@ -6,8 +6,9 @@ prints the message alone and exits with code 2.
 
 from __future__ import annotations
 
+import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from unicodedata import category
 
 LONGEST = 1500  # characters of a message; names from a damaged file may be of any length
@@ -40,6 +41,23 @@ class UnknownKeyError(InputError, KeyError):
 
 class TableError(InputError):
     """A file cannot be read as, joined into or written as an embedding table."""
+
+
+@contextlib.contextmanager
+def one_sentence(
+    failure: str, reason: Callable[[Exception], str] | None = None, kind: type[InputError] = InputError
+) -> Iterator[None]:
+    """Turn what a library or a user's function raises into one sentence; errors of congruence stay as they are.
+
+    The sentence is the `failure` and the `reason` of an error, by default its type and message.
+    """
+    try:
+        yield
+    except CongruenceError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}" if reason is None else reason(error)
+        raise kind(f"{failure}: {text}") from error
 
 
 class NotInvertibleError(CongruenceError, ArithmeticError):

@@ -48,21 +48,9 @@ def first_sentence(error: BaseException) -> str:
     return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
 
 
-def _status(path: str | Path) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except (OSError, ValueError):  # absent, in a folder that may not be searched, too long a name, a NUL in it
-        return None
-
-
 def is_file(path: str | Path) -> bool:
     """Whether there is something other than a folder under this name, which `reading` then refuses if it is no file."""
-    return (found := _status(path)) is not None and not stat.S_ISDIR(found.st_mode)
-
-
-def is_folder(path: str | Path) -> bool:
-    """Whether there is a folder under this name, which may be too long for one."""
-    return (found := _status(path)) is not None and stat.S_ISDIR(found.st_mode)
+    return os.path.exists(path) and not os.path.isdir(path)  # methods of Path raise for a name that is too long
 
 
 def check_readable(path: Path, *, folder: bool = False) -> None:
@@ -103,8 +91,9 @@ def check_folder(folder: Path, *places: Path, names: Iterable[str] | None = None
 
 def _stamp(path: str | Path) -> tuple[int, ...] | None:
     """Return the inode, size and time of a file, None if there is none; refuse what is no file and no folder."""
-    found = _status(path)
-    if found is None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # absent, in a folder that may not be searched, too long a name, a NUL in it
         return None  # the reader says why
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):  # reading it may never end
         raise TableError(f"{path} is not a regular file, but a pipe or a device")

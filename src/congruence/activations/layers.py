@@ -11,7 +11,7 @@ from typing import Any
 from congruence.activations.pooling import Pooled, Pooling, pool
 from congruence.arrays import listing
 from congruence.checks import check_choice
-from congruence.errors import CongruenceError, InputError
+from congruence.errors import InputError, one_sentence
 from congruence.guards import first_sentence
 
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -73,12 +73,8 @@ def list_layers(model: Any, batch: Any = None) -> list[Layer]:
 
 def run_model(model: Any, batch: Any, where: str) -> None:
     """Run a model on prepared rows (a mapping by keyword); any exception becomes an `InputError`."""
-    try:
+    with one_sentence(f"the model fails on {where}"):
         model(**batch) if isinstance(batch, Mapping) else model(batch)
-    except CongruenceError:
-        raise
-    except Exception as error:
-        raise InputError(f"the model fails on {where}: {type(error).__name__}: {error}") from error
 
 
 def output_tensor(output: Any) -> Any:
@@ -157,12 +153,8 @@ def prepare_rows(prepare: Callable[[Any], Any] | None, rows: Any) -> Any:
     """Apply the function that prepares rows for the model; any exception becomes an `InputError`."""
     if prepare is None:
         return rows
-    try:
+    with one_sentence("the function that prepares rows fails"):
         return prepare(rows)
-    except CongruenceError:
-        raise
-    except Exception as error:
-        raise InputError(f"the function that prepares rows fails: {type(error).__name__}: {error}") from error
 
 
 def for_model(model: Any, batch: Any, device: str) -> Any:

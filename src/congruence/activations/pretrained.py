@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,14 +16,13 @@ from congruence.activations import hub as hubs
 from congruence.activations.hub import PIXELS, TOKENIZER, HubModel, check_weights
 from congruence.arrays import listing
 from congruence.checks import require
-from congruence.errors import CongruenceWarning, InputError
+from congruence.errors import CongruenceWarning, InputError, one_sentence
 from congruence.guards import (
     MODEL_NUMBERS,
     MODEL_TENSORS,
     check_folder,
     first_sentence,
     is_file,
-    is_folder,
     open_tensors,
     read_object,
 )
@@ -136,7 +136,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
         The 40 hex digits of a commit of the hub; see `find_model`.
     """
     hub, name = None, str(folder)
-    if not is_folder(folder) and hubs.is_hub_name(str(folder)):
+    if not os.path.isdir(folder) and hubs.is_hub_name(str(folder)):
         hub = hubs.find_model(str(folder), revision)
         folder = hub.folder
     elif revision is not None:
@@ -189,7 +189,7 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         kind = transformers.AutoModel
     safe = {"local_files_only": True, "trust_remote_code": False}
-    try:
+    with one_sentence(f"{folder} cannot be opened by transformers", first_sentence):  # damaged folders raise anything
         settings = transformers.AutoConfig.from_pretrained(str(folder), **safe)
         settings.use_cache = False  # only needed to generate text
         if hasattr(settings, "mask_ratio"):
@@ -198,10 +198,6 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
         options["ignore_mismatched_sizes"] = True  # refused below, by name
         with within_weights(folder):
             model, loaded = kind.from_pretrained(str(folder), config=settings, **options, **safe)
-    except InputError:
-        raise
-    except Exception as error:  # damaged folders raise anything
-        raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
     missing = sorted(loaded["missing_keys"])
     if missing and named is None and all(name.startswith("pooler.") for name in missing):
         model.pooler, missing = None, []  # sentence-transformers pools tokens, and often saves none
@@ -261,12 +257,10 @@ def within_weights(folder: Path) -> Iterator[None]:
 
 
 def _tokenizer(transformers: Any, folder: Path, model: Any) -> Tokenizer:
-    try:
+    with one_sentence(f"the tokenizer of {folder} cannot be opened", first_sentence):
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:
-        raise InputError(f"the tokenizer of {folder} cannot be opened: {first_sentence(error)}") from error
     tokenizer.padding_side = "right"  # on the left it would shift the positions of short texts
     if tokenizer.pad_token is None:  # padding is masked, so any token works
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token

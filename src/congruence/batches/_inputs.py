@@ -17,7 +17,7 @@ from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.options import reading
 from congruence.tables import Table, as_table, finite_table, read_parts
-from congruence.tables.columns import ID_NAMES, PREFIX, patterns, selection
+from congruence.tables.columns import ID_NAMES, PREFIX, Selection, patterns
 from congruence.tables.inputs import check_options
 from congruence.tables.parts import part_files
 from congruence.tables.read import column_names
@@ -96,7 +96,7 @@ def _as_table(x: Any, named: Mapping[str, str], options: DeconfoundOptions) -> T
     files = _files(x)
     check_options([x] if files is None else files, [n for n in read if n != "id" and read[n] is not None])
     columns = (
-        column_names(files[0], selection(**read)) if files else tuple(map(str, x.columns)) if is_frame(x) else None
+        column_names(files[0], Selection(**read)) if files else tuple(map(str, x.columns)) if is_frame(x) else None
     )
     if columns is not None:
         aside = [_column_for(label, name, columns, files[0] if files else "x") for label, name in named.items()]

@@ -19,7 +19,7 @@ import numpy as np
 
 from congruence.arrays import is_tensor, listing, resolve_device, to_numpy
 from congruence.checks import check_integer, require
-from congruence.errors import CongruenceError, InputError
+from congruence.errors import InputError, one_sentence
 from congruence.progress import Progress
 
 CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives in memory at a time
@@ -214,15 +214,8 @@ def _depends_on(node: Any, leaf: Any) -> bool:
 
 
 def _call(decoder: Callable[[Any], Any], z: Any) -> Any:
-    try:
+    with one_sentence(f"the decoder fails on latents of shape {tuple(z.shape)} and dtype {z.dtype}"):
         return decoder(z)
-    except CongruenceError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"the decoder fails on latents of shape {tuple(z.shape)} and dtype {z.dtype}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
 
 
 def _check_output(output: Any, rows: int) -> None:

@@ -26,7 +26,7 @@ from congruence._saved import read_tensors, write_tensors
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.files import LOCK, append_line, make_folder, write_text
-from congruence.guards import check_folder, is_file, is_folder, read_json_lines, read_object
+from congruence.guards import check_folder, is_file, read_json_lines, read_object
 from congruence.parts import RECORD
 from congruence.result import installed, json_text
 from congruence.tables import Table, read_table, write_table
@@ -176,7 +176,7 @@ def _difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 def open_run(folder: str | Path) -> Run:
     """Open a run folder to read it or to resume it; other and damaged folders are refused."""
     folder = Path(folder)
-    if not is_folder(folder):
+    if not os.path.isdir(folder):  # Path.is_dir raises for a name that is too long
         raise InputError(f"there is no run folder {folder}")
     if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}, so it is not a run folder")

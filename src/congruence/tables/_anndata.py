@@ -12,7 +12,6 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.checks import require
 from congruence.errors import TableError
-from congruence.guards import reading
 from congruence.memory import check_fits, load_matrix, spills
 from congruence.tables._hdf5 import inspection
 from congruence.tables.columns import Selection, choose_features
@@ -38,8 +37,7 @@ def read_h5ad(path: Path, select: Selection) -> Table:
 
 def table_from_store(path: Path, store: Any, select: Selection) -> Table:
     """Read the chosen matrix, obs and ids from an open AnnData store, HDF5 or zarr."""
-    with reading(path):
-        known = ["X"] * ("X" in store) + (sorted(store["obsm"]) if "obsm" in store else [])
+    known = ["X"] * ("X" in store) + (sorted(store["obsm"]) if "obsm" in store else [])
     key = _check_key(path, select, known)
     matrix = _fetch(path, store, *(["X"] if key == "X" else ["obsm", key]))
     if hasattr(matrix, "check_format"):  # scipy follows the indices of a sparse matrix unchecked
@@ -112,20 +110,18 @@ def _fetch(path: Path, store: Any, *keys: str) -> Any:
     """Read the element of the store under `keys`."""
     from anndata.io import read_elem
 
-    with reading(path):
-        for key in keys:
-            store = store[key]
-        about = dict(store.attrs) if hasattr(store, "attrs") else {}
-        names = [about.get("_index", ""), *np.ravel(about.get("column-order", ()))]
-        if outside := [str(name) for name in names if "/" in str(name)]:
-            raise TableError(f"{path}: the columns {listing(outside)} are not in {keys[-1]} itself")
-        return load_matrix(store, path) if hasattr(store, "dtype") and spills(store) else read_elem(store)
+    for key in keys:
+        store = store[key]
+    about = dict(store.attrs) if hasattr(store, "attrs") else {}
+    names = [about.get("_index", ""), *np.ravel(about.get("column-order", ()))]
+    if outside := [str(name) for name in names if "/" in str(name)]:
+        raise TableError(f"{path}: the columns {listing(outside)} are not in {keys[-1]} itself")
+    return load_matrix(store, path) if hasattr(store, "dtype") and spills(store) else read_elem(store)
 
 
 def _row_names(path: Path, store: Any, obs: Any) -> Array | None:
     """Return obs_names, converted back if `write_table` recorded that they were not text."""
-    with reading(path):
-        recorded = "uns" in store and IDS_NOTE in store["uns"]
+    recorded = "uns" in store and IDS_NOTE in store["uns"]
     kind = str(_fetch(path, store, "uns", IDS_NOTE)) if recorded else ""
     if kind == "none":
         return None

@@ -25,7 +25,7 @@ import numpy as np
 from congruence.arrays import Array, is_tensor, listing, to_numpy
 from congruence.checks import require
 from congruence.errors import TableError
-from congruence.guards import open_archive, open_tensors, parse_json, reading
+from congruence.guards import open_archive, open_tensors, parse_json
 from congruence.memory import check_fits
 from congruence.tables.access import load_member, map_npy, npy_members, pickle_refusal
 from congruence.tables.columns import Selection
@@ -279,8 +279,7 @@ def _choose_key(path: Path, entries: Mapping[str, Entry], key: str | None) -> st
 def _load(path: Path, name: str, entry: Entry) -> Array:
     if entry.pickled:
         raise TableError(pickle_refusal(path, f"the array {name!r}"))
-    with reading(path):
-        array = entry.load()
+    array = entry.load()
     if array.dtype.kind == "U" and array.dtype.itemsize:
         codes = np.ascontiguousarray(array).view(np.dtype("u4").newbyteorder(array.dtype.byteorder))
         if bool(((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()):

@@ -31,19 +31,21 @@ from congruence.tables.columns import (
     check_distinct,
     choose_columns,
 )
+from congruence.tables.formats import check_format
 from congruence.tables.table import Table
 
 # Entries of the schema where write_table records the id column (empty without ids) and, as JSON, the metadata columns.
 ID_RECORD, METADATA_RECORD = b"congruence.id", b"congruence.metadata"
 BLOCK_BYTES = 2**26  # of rows transposed at a time: few calls, little extra memory
 _TAKE_ROWS = 2**16  # rows of a few columns read at a time
+_STRINGS, _BYTES = ("string", "large_string"), ("binary", "large_binary")  # types of text, as arrow names them
 _TEXT_ROWS = 256  # rows of text read at a time: few enough for texts of many megabytes, and hardly slower than more
 
 
 class ColumnarFile:
     """The schema and the rows of an open columnar file.
 
-    `batches(names, rows, most)` returns the named columns in batches of about `rows` rows, at least the first `most`.
+    `read(names, rows, most)` returns the named columns in batches of about `rows` rows, at least the first `most`.
     """
 
     def __init__(
@@ -51,22 +53,20 @@ class ColumnarFile:
         path: Path,
         schema: Any,
         n: int,
-        batches: Callable[[Sequence[str], int | None, int | None], Iterable[Any]],
+        read: Callable[[Sequence[str], int | None, int | None], Iterable[Any]],
         described: Mapping[str, str] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
-        self.path, self.schema, self.n, self.batches = path, schema, n, batches
-        with reading(path):  # names that are not UTF-8, notes that are not JSON
-            check_distinct(schema.names, path)
-            records = schema.metadata or {}
-            index = json.loads(records.get(b"pandas", b"{}")).get("index_columns", [])
-            recorded = records[ID_RECORD].decode() if ID_RECORD in records else None
-            described_by = frozenset(map(str, json.loads(records.get(METADATA_RECORD, b"[]"))))
-            ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
-            kinds = {field.name: kind_of(field.type) for field in schema} | dict(described or {})
+        self.path, self.schema, self.n, self.read = path, schema, n, read
+        check_distinct(schema.names, path)
+        records = schema.metadata or {}
+        index = json.loads(records.get(b"pandas", b"{}")).get("index_columns", [])
+        recorded = records[ID_RECORD].decode() if ID_RECORD in records else None
+        described_by = frozenset(map(str, json.loads(records.get(METADATA_RECORD, b"[]"))))
+        ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
         self.source = Source(
             path,
-            kinds,
+            {field.name: kind_of(field.type) for field in schema} | dict(described or {}),
             [name for name in index if isinstance(name, str)],
             recorded,
             ranges[0] if len(ranges) == 1 else None,
@@ -77,12 +77,22 @@ class ColumnarFile:
             notes,
         )
 
+    def batches(self, names: Sequence[str], rows: int | None = None, most: int | None = None) -> Iterator[Any]:
+        """Yield the named columns in batches of about `rows` rows: all rows, or at least the first `most`."""
+        n = 0
+        with reading(self.path):  # which decodes the next one
+            for batch in self.read(list(names), rows, most):
+                n += batch.num_rows
+                yield batch
+        if most is None:
+            _check_count(self.path, n, self.n)
+
     def take(self, names: Sequence[str], most: int) -> dict[str, Array]:
         """Read the first `most` rows of some columns."""
         parts: dict[str, list[Any]] = {name: [] for name in names}
         rows = needed = 0
         with reading(self.path):
-            for batch in self.batches(list(names), min(most, _TAKE_ROWS), most) if names else ():
+            for batch in self.batches(names, min(most, _TAKE_ROWS), most) if names else ():
                 for name, arrays in parts.items():
                     arrays.extend(_chunks(batch.column(name)))
                     needed += 8 * batch.num_rows + _held_bytes(batch.column(name))
@@ -97,41 +107,41 @@ class ColumnarFile:
         # A column of lists in one piece is already a matrix, and is used where it is.
         rows = None if mapped and columns.lists else block_rows(columns)
         builder = TableBuilder(self.path, columns, self.schema, self.n, mapped=mapped)
-        for batch in guarded(self.path, self.batches([*columns.values, *columns.labels], rows, None)):
-            builder.put(batch)
-        return Table(name=select.name, path=self.path, **builder.fields())
+        fields = builder.fill(self.batches([*columns.values, *columns.labels], rows))
+        return Table(name=select.name, path=self.path, **fields)
 
     def chunks(self, select: Selection, columns: ColumnChoice) -> Iterator[Table]:
         """Read the table a batch of rows at a time."""
         start = 0
-        batches = self.batches([*columns.values, *columns.labels], block_rows(columns), None)
-        for batch in guarded(self.path, batches):
-            builder = TableBuilder(self.path, columns, self.schema, batch.num_rows, first=start)
-            builder.put(batch)
-            yield Table(name=select.name, path=self.path, **builder.fields())
+        for batch in self.batches([*columns.values, *columns.labels], block_rows(columns)):
+            fields = TableBuilder(self.path, columns, self.schema, batch.num_rows, first=start).fill([batch])
+            yield Table(name=select.name, path=self.path, **fields)
             start += batch.num_rows
-        _check_count(self.path, start, self.n)
 
 
 @contextlib.contextmanager
 def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -> Iterator[ColumnarFile]:
     """Open a columnar file; with `all_columns`, text in any column of a csv file is expected."""
+    check_format(path)
+    with contextlib.ExitStack() as stack:
+        with reading(path):
+            file = _open(path, select, all_columns, stack)
+        yield file
+
+
+def _open(path: Path, select: Selection, all_columns: bool, stack: contextlib.ExitStack) -> ColumnarFile:
     if suffix_of(path) == ".parquet":
         import pyarrow.parquet as pq
 
-        with reading(path):
-            parquet = pq.ParquetFile(os.path.abspath(path), memory_map=True)  # "run:1" is no address
-            schema, n = parquet.schema_arrow, parquet.metadata.num_rows
-        with parquet:
-            yield ColumnarFile(path, schema, n, partial(_parquet_batches, path, parquet, schema))
-        return
+        parquet = stack.enter_context(pq.ParquetFile(os.path.abspath(path), memory_map=True))  # "run:1" is no address
+        schema = parquet.schema_arrow
+        read = partial(_parquet_batches, path, parquet, schema)
+        return ColumnarFile(path, schema, parquet.metadata.num_rows, read)
     if suffix_of(path) == ".lance":
-        with reading(path):
-            os.environ.setdefault("LANCE_LOG", "error")  # before it is imported: it would print what it notices
-            with inspection(path, [LANCE]):
-                require("lance", str(path), "lance")
-            yield ColumnarFile(path, *open_lance(path))
-        return
+        os.environ.setdefault("LANCE_LOG", "error")  # before it is imported: it would print what it notices
+        with inspection(path, [LANCE]):
+            require("lance", str(path), "lance")
+        return ColumnarFile(path, *open_lance(path))
     described: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()
     if suffix_of(path) in (".arrow", ".feather"):
@@ -141,10 +151,10 @@ def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -
     else:
         table, described, notes = read_csv_table(path, select, all_columns=all_columns)
 
-    def batches(names: Sequence[str], rows: int | None, most: int | None) -> Any:
+    def slices(names: Sequence[str], rows: int | None, most: int | None) -> Any:
         return (table if most is None else table.slice(0, most)).select(list(names)).to_batches(rows)
 
-    yield ColumnarFile(path, table.schema, table.num_rows, batches, described, notes)
+    return ColumnarFile(path, table.schema, table.num_rows, slices, described, notes)
 
 
 def read_columnar(path: Path, select: Selection) -> Table:
@@ -171,7 +181,7 @@ def _parquet_batches(
     """
     import pyarrow as pa
 
-    texts = [name for name in names if _is_plain_text(schema.field(name).type)]
+    texts = [name for name in names if str(schema.field(name).type) in (*_STRINGS, *_BYTES)]
     others = [name for name in names if name not in texts]
     if not texts or not others:
         yield from file.iter_batches(rows if others else _TEXT_ROWS, columns=list(names))
@@ -194,21 +204,12 @@ def _parquet_batches(
         yield whole
 
 
-def _is_plain_text(type: Any) -> bool:
-    import pyarrow.types as pt
-
-    return bool(pt.is_string(type) or pt.is_large_string(type) or pt.is_binary(type) or pt.is_large_binary(type))
-
-
 def text_columns(schema: Any) -> frozenset[str]:
     """Return the columns that hold text, dictionary-encoded or not."""
     import pyarrow.types as pt
 
-    def is_text(type: Any) -> bool:
-        type = type.value_type if pt.is_dictionary(type) else type
-        return bool(pt.is_string(type) or pt.is_large_string(type) or str(type) == "string_view")
-
-    return frozenset(field.name for field in schema if is_text(field.type))
+    types = {field.name: field.type.value_type if pt.is_dictionary(field.type) else field.type for field in schema}
+    return frozenset(name for name, type in types.items() if str(type) in (*_STRINGS, "string_view"))
 
 
 def kind_of(type: Any) -> str:
@@ -228,12 +229,6 @@ def block_rows(columns: ColumnChoice) -> int:
     """Return how many rows to read at a time."""
     # The length of lists is known only once they are read, and a damaged file may hold enormous ones.
     return 2**12 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
-
-
-def guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
-    """Pass the batches on, and turn errors of decoding the next one into a `TableError`."""
-    with reading(path):
-        yield from batches
 
 
 class TableBuilder:
@@ -259,7 +254,13 @@ class TableBuilder:
             dtype = common_dtype(schema, columns.values)
             self.values = room_for((n, len(columns.values)), dtype, path)
 
-    def put(self, batch: Any) -> None:
+    def fill(self, batches: Iterable[Any]) -> dict[str, Any]:
+        """Return the fields of a `Table` with the rows of the batches."""
+        for batch in batches:
+            self._put(batch)
+        return self.fields()
+
+    def _put(self, batch: Any) -> None:
         """Add the rows of a batch; all that is in memory together must fit."""
         start, end = self.rows, self.rows + batch.num_rows
         _check_count(self.path, min(self.n, end), end)

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from congruence.arrays import listing
 from congruence.errors import TableError
-from congruence.guards import first_sentence, reading, suffix_of
+from congruence.guards import first_sentence, suffix_of
 from congruence.memory import check_fits
 from congruence.tables.columns import (
     INDEX_NAMES,
@@ -96,15 +96,14 @@ def _parse(path: Path, layout: Layout, as_text: list[str]) -> Any:
     read = pv.ReadOptions(block_size=min(2**28, max(2**20, 2**15 * width)))
     if not layout.header:
         read.column_names = layout.names
-    with reading(path):
-        for read.use_threads in (True, False):  # pyarrow counts lines only without threads
-            try:
-                with contextlib.closing(_LimitedFile(path, layout.delimiter)) as source:
-                    table = pv.read_csv(source, read, parse, convert)
-                    break
-            except pa.ArrowInvalid as error:
-                if not read.use_threads:
-                    raise TableError(_parse_message(path, error, layout.header)) from error
+    for read.use_threads in (True, False):  # pyarrow counts lines only without threads
+        try:
+            with contextlib.closing(_LimitedFile(path, layout.delimiter)) as source:
+                table = pv.read_csv(source, read, parse, convert)
+                break
+        except pa.ArrowInvalid as error:
+            if not read.use_threads:
+                raise TableError(_parse_message(path, error, layout.header)) from error
     if table.num_rows == 0:  # without cells, the types of columns are unknown
         raise TableError(f"{path} is empty: it has a header, but no rows")
     return table
@@ -140,8 +139,7 @@ def layout_of_csv(path: Path, select: Selection) -> Layout:
     """Detect the delimiter, the decimal separator and whether there is a header, except where the user chose."""
     lines = _first_lines(path)
     delimiter = select.delimiter or ("\t" if suffix_of(path).startswith(".tsv") else _detect_delimiter(lines))
-    with reading(path):
-        rows = _cells(lines, delimiter)
+    rows = _cells(lines, delimiter)
     if not rows:
         raise TableError(f"{path} is empty: it has no header")
     first = rows[0]
@@ -158,7 +156,7 @@ def layout_of_csv(path: Path, select: Selection) -> Layout:
 
 def _first_lines(path: Path) -> list[str]:
     """Return the first lines that are not blank: the first one however long it is, then as many as are short."""
-    with reading(path), io.TextIOWrapper(_open(path), "utf-8-sig", newline="") as handle:
+    with io.TextIOWrapper(_open(path), "utf-8-sig", newline="") as handle:
         lines = list(islice((line for line in _lines(path, handle) if line.strip("\r\n")), 1))
         left = _SNIFFED_CHARACTERS
         while lines and len(lines) < _SNIFFED and (line := handle.readline(left)):
@@ -246,7 +244,7 @@ def read_json_table(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.json as pj
 
-    with reading(path), io.TextIOWrapper(_open(path), "utf-8-sig") as handle:
+    with io.TextIOWrapper(_open(path), "utf-8-sig") as handle:
         objects = [json.loads(line) for line in islice(_lines(path, handle), _SAMPLED) if line.strip()]
         size = handle.buffer.tell()
     if not all(isinstance(one, dict) for one in objects):
@@ -255,16 +253,15 @@ def read_json_table(path: Path) -> Any:
     if not known:
         raise TableError(f"{path} is empty: it has no fields of numbers or text")
     read = pj.ReadOptions(block_size=min(2**28, max(2**22, size)))  # a line must fit in a block
-    with reading(path):
-        for whole in (pa.int64(), pa.float64()):  # integers, unless a fraction follows after the first lines
-            schema = pa.schema({name: type or whole for name, type in known.items()}.items())
-            parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-            try:
-                with contextlib.closing(_LimitedFile(path)) as source:
-                    return pj.read_json(source, read, parse)
-            except pa.ArrowInvalid:
-                if whole == pa.float64() or None not in known.values():
-                    raise
+    for whole in (pa.int64(), pa.float64()):  # integers, unless a fraction follows after the first lines
+        schema = pa.schema({name: type or whole for name, type in known.items()}.items())
+        parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        try:
+            with contextlib.closing(_LimitedFile(path)) as source:
+                return pj.read_json(source, read, parse)
+        except pa.ArrowInvalid:
+            if whole == pa.float64() or None not in known.values():
+                raise
 
 
 def _field_types(objects: list[dict[str, Any]]) -> dict[str, Any]:

@@ -232,6 +232,8 @@ def _load(path: Path, data: Any) -> Array:
 
 def _arrays(path: Path, store: Any, key: str) -> dict[str, Any]:
     """Return the matrices and vectors of a file by name, without those behind links; a `key` that is one is refused."""
+    import h5py
+
     found: dict[str, Any] = {}
     left = MEMBERS
     groups = [("", store, _GROUPS)]
@@ -243,18 +245,12 @@ def _arrays(path: Path, store: Any, key: str) -> dict[str, Any]:
                 raise TableError(f"{path} has more than {MEMBERS} members, which is more than is searched")
             if prefix + name == key or key.startswith(f"{prefix}{name}/"):
                 _member(path, group, name)  # refuses a link that was asked for
-            node = _hard_member(group, name)
+            node = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
             if hasattr(node, "shape") and _is_readable(node):
                 found[prefix + name] = node
             elif node is not None and not hasattr(node, "shape") and depth > 1:
                 groups.append((f"{prefix}{name}/", node, depth - 1))
     return dict(sorted(found.items()))
-
-
-def _hard_member(group: Any, name: str) -> Any:
-    import h5py
-
-    return group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
 
 
 def _is_readable(data: Any) -> bool:

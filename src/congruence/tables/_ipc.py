@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from congruence.guards import reading
 from congruence.memory import check_fits
 
 
@@ -15,14 +14,13 @@ def open_ipc(path: Path) -> Any:
     """Read an Arrow IPC file (which a feather file is) or stream as an arrow table."""
     import pyarrow as pa
 
-    with reading(path):
-        source, again = (pa.memory_map(os.fspath(path)) for _ in range(2))
-        is_file = source.read(6) == b"ARROW1"
-        messages = _file_messages(source) if is_file else pa.ipc.MessageReader.open_stream(again)
-        check_fits(path, sum(map(_unpacked_bytes, messages)))
-        source.seek(0)
-        table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
-        table.validate(full=True)  # offsets are used unchecked below, and a wrong one would crash the process
+    source, again = (pa.memory_map(os.fspath(path)) for _ in range(2))
+    is_file = source.read(6) == b"ARROW1"
+    messages = _file_messages(source) if is_file else pa.ipc.MessageReader.open_stream(again)
+    check_fits(path, sum(map(_unpacked_bytes, messages)))
+    source.seek(0)
+    table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
+    table.validate(full=True)  # offsets are used unchecked below, and a wrong one would crash the process
     return table
 
 

@@ -65,7 +65,7 @@ def read_zarr(path: Path, select: Selection, lazy_matrix: Callable[[Path, Any], 
 def _entry(path: Path, array: Any, lazy_matrix: Callable[[Path, Any], Any] | None) -> Entry:
     if lazy_matrix is not None and array.ndim == 2 and array.dtype.kind in "fiu" and 0 not in array.shape:
         return Entry(tuple(array.shape), partial(lazy_matrix, path, array))
-    size = 0 if spills(array) else _size(array)
+    size = 0 if spills(array) else array.nbytes
     return Entry(tuple(array.shape), partial(_load, path, array, size), size)
 
 
@@ -74,14 +74,10 @@ def _load(path: Path, array: Any, size: int) -> Array:
     return load_matrix(array, path) if spills(array) else np.asarray(array[...])
 
 
-def _size(array: Any) -> int:
-    return int(array.dtype.itemsize * math.prod(array.shape))
-
-
 def _inspect(path: Path, node: Any, depth: int) -> int:
     """Check every array under a node before AnnData reads it; return the bytes of memory they take."""
     if not hasattr(node, "arrays"):
-        return check_zarr_array(path, node, _size(node))
+        return check_zarr_array(path, node, node.nbytes)
     if depth == 0:
         raise TableError(f"{path} is not an AnnData store: {node.path} has groups within groups")
     return sum(_inspect(path, member, depth - 1) for _, member in node.members())

@@ -7,12 +7,12 @@ So every reader reads it as it reads any file, messages name the address, and pa
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -101,9 +101,9 @@ def _fetch(address: str) -> Path:
     _make_room()
     copy = folder / ("stdin" if address == STDIN else PurePosixPath(address).name)
     try:
-        with copy.open("wb") as target:
+        with copy.open("wb") as target, _opened(address) as source:
             size = 0
-            for block in _blocks(address):
+            while block := source.read(_BLOCK):
                 check_fits(address, size := size + len(block))
                 target.write(block)
     except Exception as error:
@@ -117,16 +117,11 @@ def _fetch(address: str) -> Path:
     return copy
 
 
-def _blocks(address: str) -> Iterator[bytes]:
+def _opened(address: str) -> Any:
     if address == STDIN:
-        stream = sys.stdin.buffer
-        while block := stream.read(_BLOCK):
-            yield block
-        return
+        return contextlib.nullcontext(sys.stdin.buffer)
     system, path = _system(address)
-    with system.open_input_stream(path) as stream:
-        while block := stream.read(_BLOCK):
-            yield block
+    return system.open_input_stream(path)
 
 
 def _make_room() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.errors import InputError, TableError
+from congruence.options import ReadOptions
 from congruence.tables.table import EXACT, duplicates, missing_labels
 
 PREFIX = "Metadata_"
@@ -38,41 +39,25 @@ NUMBER, LIST, NESTED = "number", "list", "nested"
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The user's choices: which column is the id, which are features, which array inside the file."""
+class Selection(ReadOptions):
+    """The user's choices, checked: which column is the id, which are features, which array inside the file."""
 
-    id: str | None = None
-    features: tuple[str, ...] | None = None
-    metadata: tuple[str, ...] | None = None
-    key: str | None = None
     name: str = ""
     like: ColumnChoice | None = None  # choose the same columns as in another file, if all columns are the same
-    delimiter: str | None = None  # between the cells of a csv file
-    header: bool | None = None  # whether the first line of a csv file holds names
+
+    def __post_init__(self) -> None:
+        delimiter = {"\\t": "\t", "tab": "\t"}.get(self.delimiter or "", self.delimiter)
+        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0'):
+            raise InputError(f"delimiter must be one character, such as ',', ';' or 'tab'; got {delimiter!r}")
+        names = {"features": patterns(self.features), "metadata": patterns(self.metadata)}
+        for option, value in {**names, "delimiter": delimiter, "name": self.name or ""}.items():
+            object.__setattr__(self, option, value)
 
     def refuse(self, path: Path | str, *options: str, because: str) -> None:
         """Raise an error if any of `options` is set, because the format does not support it."""
         refused = [f"--{option}" for option in options if getattr(self, option) is not None]
         if refused:
             raise TableError(f"{path} cannot be read with {' and '.join(refused)}: {because}")
-
-
-def selection(
-    id: str | None = None,
-    features: str | Sequence[str] | None = None,
-    metadata: str | Sequence[str] | None = None,
-    key: str | None = None,
-    name: str | None = None,
-    *,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> Selection:
-    """Build a `Selection` from the options of `read_table`."""
-    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\n\r\0'):
-        raise InputError(f"delimiter must be one character, such as ',', ';' or 'tab'; got {delimiter!r}")
-    names = patterns(features), patterns(metadata)
-    return Selection(id, *names, key, name or "", delimiter=delimiter, header=header)
 
 
 @dataclass(frozen=True)
@@ -110,6 +95,11 @@ class ColumnChoice(RowId):
     def labels(self) -> list[str]:
         """The columns that are read besides the values: id and metadata."""
         return [*([] if self.id is None else [self.id]), *self.metadata]
+
+    @property
+    def unlabelled(self) -> ColumnChoice:
+        """The values alone."""
+        return replace(self, id=None, range=None, metadata=())
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,13 +254,17 @@ def match_columns(names: Sequence[str] | None, wanted: Sequence[str] | None, whe
         return [place[name] for name in wanted]
     if numbering(names) and numbering(wanted):
         return None
-    lacking, unknown = [c for c in wanted if c not in set(names)], [c for c in names if c not in set(wanted)]
-    differences = [f"lacks {listing(lacking)}"] if lacking else []
-    differences += [f"has {listing(unknown)} in addition"] if unknown else []
     raise TableError(
-        f"{where} does not have the columns of the fit: it {' and '.join(differences)}; choose or rename its columns "
+        f"{where} does not have the columns of the fit: it {difference(names, wanted)}; choose or rename its columns "
         "(--features), or give the values as an array without names"
     )
+
+
+def difference(names: Collection[str], wanted: Collection[str]) -> str:
+    """What columns lack, and have in addition to those that are wanted, in words."""
+    lacking, unknown = [c for c in wanted if c not in set(names)], [c for c in names if c not in set(wanted)]
+    words = [f"lacks {listing(lacking)}"] if lacking else []
+    return " and ".join([*words, f"has {listing(unknown)} in addition"] if unknown else words)
 
 
 def numbering(names: Sequence[str]) -> tuple[str, int, int] | None:

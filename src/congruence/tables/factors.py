@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -14,13 +14,15 @@ import numpy as np
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
 from congruence.files import InputFile, ReadFile, describe_file
+from congruence.options import ReadOptions, takes
 from congruence.tables._pairing import assign_ids, joined_rows
-from congruence.tables.columns import PREFIX, patterns, selection
+from congruence.tables.address import as_path
+from congruence.tables.columns import PREFIX, Selection, patterns
 from congruence.tables.frames import columns_from_frame
 from congruence.tables.inputs import Names, as_table, check_options, files_of, is_table, supports
 from congruence.tables.join import join_tables
 from congruence.tables.parts import part_files
-from congruence.tables.read import RowColumns, read_row_columns
+from congruence.tables.read import RowColumns, row_columns
 from congruence.tables.table import Table, concatenate_labels, is_anndata, is_frame, is_series, missing_labels
 
 
@@ -44,21 +46,19 @@ class CodesAndFactors:
         return tuple(describe_file(path) for path in self.paths)
 
 
+@takes(ReadOptions)
 def pair(
     codes: Any,
     factors: Any = None,
     *,
+    options: ReadOptions,
     columns: Names = None,
-    id: str | None = None,
-    features: Names = None,
-    metadata: Names = None,
-    key: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
     cluster: Any = None,
     drop_missing: bool = False,
 ) -> CodesAndFactors:
     """Pair learned codes with the true factors of the same rows, by the rule of `gather`.
+
+    The options are those of `as_table`, for the codes; `id`, `delimiter` and `header` are also those of the factors.
 
     Parameters
     ----------
@@ -68,18 +68,6 @@ def pair(
         Numbers or words. Without it, the factors are columns of `codes`, which `columns` names.
     columns : str or list of str, optional
         Names or glob patterns of the columns that are factors; by default all columns of `factors`.
-    id : str, optional
-        The column that holds the ids, of both codes and factors; see `as_table`.
-    features : str or list of str, optional
-        Of the codes, as for `as_table`.
-    metadata : str or list of str, optional
-        Of the codes, as for `as_table`.
-    key : str, optional
-        Of the codes, as for `as_table`.
-    delimiter : str, optional
-        Of codes and factors that are csv files, as for `as_table`.
-    header : bool, optional
-        Of codes and factors that are csv files, as for `as_table`.
     cluster : array of shape (n,), or name of a metadata column, optional
         Which rows belong together. An array has one entry for each row of the codes.
     drop_missing : bool, default False
@@ -91,12 +79,11 @@ def pair(
         )
     own = factors is None
     source = codes if own else factors
-    text: dict[str, Any] = {"delimiter": delimiter, "header": header}
-    facts = as_columns(source, name="factors", id=id, key=key if own else None, keep=columns, **text)
+    shared: dict[str, Any] = {name: getattr(options, name) for name in ("id", "delimiter", "header")}
+    facts = as_columns(source, name="factors", key=options.key if own else None, keep=columns, **shared)
     where = os.fspath(source) if isinstance(source, str | os.PathLike) else "codes" if own else "factors"
     names = _choose_factors(facts, columns, where, without=cluster)
-    options = {"id": id, "features": features, "metadata": metadata, "key": key, **text}
-    table = _read_codes(codes, options, list(names.values()) if own else [])
+    table = _read_codes(codes, asdict(options), list(names.values()) if own else [])
     tables = [replace(table, name="codes"), _row_numbers(facts, names, own=own, drop_missing=drop_missing)]
     tables, notes = ([replace(one, ids=None) for one in tables], list(table.notes)) if own else assign_ids(tables)
     joined = join_tables(tables, drop_missing=drop_missing, cluster=cluster if isinstance(cluster, str) else None)
@@ -121,17 +108,11 @@ def pair(
     )
 
 
-def as_columns(
-    x: Any,
-    *,
-    name: str = "factors",
-    id: str | None = None,
-    key: str | None = None,
-    keep: Names = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> RowColumns:
+@takes(ReadOptions)
+def as_columns(x: Any, *, options: ReadOptions, name: str = "factors", keep: Names = None) -> RowColumns:
     """Return all columns of `x` by name, numbers and text, and its ids where it has them.
+
+    The options are those of `read_row_columns`.
 
     Parameters
     ----------
@@ -139,28 +120,20 @@ def as_columns(
         The columns; those of an array are called factor0, factor1, ...
     name : str, default "factors"
         The name of the argument, for messages.
-    id : str, optional
-        The column that holds the ids.
-    key : str, optional
-        Which array inside the file.
     keep : str or list of str, optional
-        Names or glob patterns of columns that are not ids, unless `id` names them.
-    delimiter : str, optional
-        The character between the cells of a csv file; by default detected.
-    header : bool, optional
-        Whether the first line of a csv file holds names; by default detected.
+        Names or glob patterns of columns that are not ids, unless `id` names them; without the prefix of metadata.
     """
-    kept = None if keep is None else tuple(p for one in patterns(keep) or () for p in (one, PREFIX + one))
-    select = selection(id, kept, key=key)
+    select = Selection(**asdict(options))
+    if keep is not None:
+        select = replace(select, features=[p for one in patterns(keep) or () for p in (one, PREFIX + one)])
     if isinstance(x, str | os.PathLike):
-        options: dict[str, Any] = {"id": id, "key": key, "features": kept, "delimiter": delimiter, "header": header}
-        parts = [read_row_columns(path, **options) for path in part_files(x)]
+        parts = [row_columns(as_path(path), select) for path in part_files(x)]
         if len(parts) == 1:
             return parts[0]
         labels = concatenate_labels([(part.ids, part.columns) for part in parts])
         return RowColumns(labels["metadata"], labels["ids"], parts[0].notes)
     if isinstance(x, Table) or is_anndata(x):
-        table = as_table(x, name=name, id=id, key=key)
+        table = as_table(x, name=name, id=select.id, key=select.key)
         values, names = to_numpy(table.values), table.features or tuple(f"factor{j}" for j in range(table.d))
         own = {} if is_anndata(x) else {one: values[:, j] for j, one in enumerate(names)}
         return RowColumns({**own, **table.metadata}, table.ids, table.notes, table.indexed)

@@ -12,17 +12,14 @@ from congruence.errors import TableError
 from congruence.tables._arrow import TableBuilder, kind_of, plain_column, text_columns
 from congruence.tables.columns import (
     INDEX_NAMES,
-    LIST,
-    NESTED,
     NUMBER,
     ColumnChoice,
     Selection,
     Source,
     check_distinct,
     choose_columns,
-    choose_id,
 )
-from congruence.tables.read import RowColumns
+from congruence.tables.read import RowColumns, columns_of
 from congruence.tables.table import Table, is_series
 
 
@@ -45,14 +42,7 @@ def table_from_frame(frame: Any, select: Selection, where: str) -> Table:
 
 def columns_from_frame(frame: Any, select: Selection, where: str) -> RowColumns:
     """Read all columns of a data frame or series besides its ids; columns of lists are left out."""
-    data = _FrameColumns(frame, where)
-    row_id = choose_id(data.source, select)
-    apart = (row_id.id, *data.source.index)
-    names = [name for name, kind in data.source.kinds.items() if kind not in (LIST, NESTED) and name not in apart]
-    if not names or not data.n:
-        raise TableError(f"{where} has no columns with rows besides its ids")
-    ids = row_id.read(data.column, data.n)
-    return RowColumns({name: data.column(name) for name in names}, ids, row_id.notes, row_id.indexed)
+    return columns_of(_FrameColumns(frame, where).source, select)
 
 
 class _FrameColumns:
@@ -112,9 +102,8 @@ class _FrameColumns:
     def matrix(self, names: Sequence[str], lists: bool) -> tuple[Array, tuple[str, ...]]:
         """Return the values (n, d) and the names of their columns."""
         if lists:
-            builder = TableBuilder(self.where, ColumnChoice(values=tuple(names), lists=True), None, self.n, mapped=True)
-            builder.put(self.arrow)
-            fields = builder.fields()
+            columns = ColumnChoice(values=tuple(names), lists=True)
+            fields = TableBuilder(self.where, columns, None, self.n, mapped=True).fill([self.arrow])
             return fields["values"], fields["features"]
         values = np.asarray(self.frame.select(list(names)).to_numpy())
         return values.astype(np.float64) if values.dtype.kind == "O" else values, tuple(names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from congruence.checks import check_integer
 from congruence.errors import InputError, InputWarning
 from congruence.files import InputFile, ReadFile, describe_file
 from congruence.memory import check_fits, load_matrix
+from congruence.options import ReadOptions, takes
 from congruence.rows.blocks import DaskRows, fetch_rows
 from congruence.rows.engine import Rows
 from congruence.tables._pairing import (
@@ -30,7 +31,7 @@ from congruence.tables._pairing import (
 from congruence.tables._sampling import Sample, sample_by_hash
 from congruence.tables.access import unique_names
 from congruence.tables.address import as_path
-from congruence.tables.columns import selection
+from congruence.tables.columns import Selection
 from congruence.tables.formats import honours
 from congruence.tables.join import Index, Joined, join_tables, paired_clusters
 from congruence.tables.parts import part_files, read_path
@@ -49,18 +50,12 @@ def is_table(x: object) -> bool:
     return _is_path(x) or isinstance(x, Table) or is_frame(x) or is_series(x) or is_anndata(x)
 
 
-def as_table(
-    x: Any,
-    *,
-    name: str | None = None,
-    id: str | None = None,
-    features: Names = None,
-    metadata: Names = None,
-    key: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> Table:
+@takes(ReadOptions)
+def as_table(x: Any, *, name: str | None = None, options: ReadOptions) -> Table:
     """Return the rows of `x` as a table: values, and ids and metadata where it has them.
+
+    The options are those of `read_table`. The index of a pandas frame holds the ids if it is not the default one.
+    AnnData has its obs_names as ids and obs as metadata, and its key is "X", an entry of obsm or a layer.
 
     Parameters
     ----------
@@ -70,26 +65,13 @@ def as_table(
         `read_table` reads, a pattern (``"export/*.parquet"``) or a folder whose files are the parts of one table.
     name : str, optional
         The name of the run; by default the name of the table or the stem of the file.
-    id : str, optional
-        The column that holds the ids, as for `read_table`. The index of a pandas frame holds the ids if it is not the
-        default one; AnnData has its obs_names as ids.
-    features : str or list of str, optional
-        Names or patterns of the columns that are values, as for `read_table`.
-    metadata : str or list of str, optional
-        Names or patterns of the columns that are metadata, as for `read_table`. AnnData has obs as metadata.
-    key : str, optional
-        Which array inside the file, as for `read_table`; for AnnData "X", an entry of obsm or a layer.
-    delimiter : str, optional
-        The character between the cells of a csv file, as for `read_table`.
-    header : bool, optional
-        Whether the first line of a csv file holds names, as for `read_table`.
 
     Returns
     -------
     Table
         Its `notes` name columns that were taken as ids or left out without having been named.
     """
-    select = selection(id, features, metadata, key, name, delimiter=delimiter, header=header)
+    select = Selection(**asdict(options), name=name or "")
     where = name or "x"
     if _is_path(x):
         return read_path(x, select)
@@ -155,22 +137,18 @@ class PairedRuns:
         ]
 
 
+@takes(ReadOptions)
 def gather(
     runs: Mapping[str, Any] | Sequence[Any] | Any,
     *,
-    id: str | None = None,
-    features: Names = None,
-    metadata: Names = None,
-    key: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
+    options: ReadOptions,
     cluster: Any = None,
     labels: Any = None,
     drop_missing: bool = False,
     rows: int | None = None,
     seed: int = 0,
 ) -> PairedRuns:
-    """Read runs, pair their rows and check them.
+    """Read runs, pair their rows and check them; the options of `as_table` apply to the runs that support them.
 
     Rows are joined by id, in the order of the first run, if every run has ids. If some have none, rows are paired by
     position, with a `PairedByPositionWarning`, and the numbers of rows must agree.
@@ -179,18 +157,6 @@ def gather(
     ----------
     runs : mapping of name to run, sequence of runs, or array of shape (runs, n, d)
         At least two; each is anything that `as_table` takes.
-    id : str, optional
-        The column that holds the ids, in every run; see `as_table`.
-    features : str or list of str, optional
-        As for `as_table`, in the runs that support it.
-    metadata : str or list of str, optional
-        As for `as_table`, in the runs that support it.
-    key : str, optional
-        As for `as_table`, in the runs that support it.
-    delimiter : str, optional
-        As for `as_table`, in the runs that are csv files.
-    header : bool, optional
-        As for `as_table`, in the runs that are csv files.
     cluster : array of shape (n,), or name of a metadata column, optional
         Which rows belong together. An array has one entry for each row of the first run.
     labels : array of shape (n,) or (n, m), or name of a metadata column of the first run, optional
@@ -206,9 +172,7 @@ def gather(
     if rows is not None:
         check_integer("rows", rows, LEAST_ROWS)
     names, items = _named(runs)
-    options: dict[str, Any] = {"id": id, "features": features, "metadata": metadata, "key": key}
-    options |= {"delimiter": delimiter, "header": header}
-    tables = read_runs(items, names, options)
+    tables = read_runs(items, names, asdict(options))
     return pair_tables(tables, cluster=cluster, labels=labels, drop_missing=drop_missing, rows=rows, seed=seed)
 
 
@@ -227,7 +191,7 @@ def read_runs(
         own = {option: value for option, value in chosen.items() if supports(run, option)}
         own["name"] = name
         is_path = _is_path(run)
-        tables.append(read_path(run, selection(**own), lazily=lazily) if is_path else as_table(run, **own))
+        tables.append(read_path(run, Selection(**own), lazily=lazily) if is_path else as_table(run, **own))
     return tables
 
 
@@ -338,10 +302,9 @@ def warn_of(notes: Iterable[str]) -> None:
 def _named(runs: Any) -> tuple[list[str], list[Any]]:
     if isinstance(runs, Mapping):
         names, items = [str(name) for name in runs], list(runs.values())
-    elif isinstance(runs, list | tuple):
-        items = list(runs)
-        names = _names(items)
-    elif (isinstance(runs, np.ndarray) or is_tensor(runs) or is_dask(runs)) and runs.ndim == 3:
+    elif isinstance(runs, list | tuple) or (
+        (isinstance(runs, np.ndarray) or is_tensor(runs) or is_dask(runs)) and runs.ndim == 3
+    ):
         items = [runs[i] for i in range(len(runs))]
         names = _names(items)
     else:

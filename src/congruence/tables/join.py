@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -111,15 +111,8 @@ def finite_table(table: Table, *, drop_missing: bool = False) -> Table:
     drop_missing : bool, default False
         Leave out rows with NaN or infinity instead of refusing them.
     """
-    rows = np.arange(table.n)
-    keep, _ = _finite([table], [rows], drop_missing)
-    rows = rows[keep]
-    return replace(
-        table,
-        values=_take_values(table, rows),
-        ids=None if table.ids is None else _take(table.ids, rows),
-        metadata={name: _take(column, rows) for name, column in table.metadata.items()},
-    )
+    keep, _ = _finite([table], [np.arange(table.n)], drop_missing)
+    return table if keep.all() else table.take(np.flatnonzero(keep))
 
 
 def _rows_by_position(tables: Sequence[Table]) -> list[Index]:

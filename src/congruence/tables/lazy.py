@@ -7,6 +7,7 @@ import os
 import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from congruence.checks import require
 from congruence.errors import TableError
 from congruence.guards import reading, suffix_of
 from congruence.rows.blocks import as_dask
-from congruence.tables._arrow import TableBuilder, block_rows, guarded, open_columnar
+from congruence.tables._arrow import TableBuilder, block_rows, open_columnar
 from congruence.tables._zarr import check_zarr_array, import_zarr, read_zarr
 from congruence.tables.access import stem_of
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns
@@ -136,11 +137,9 @@ class GroupedRows:
             schema = file.schema_arrow
             if _groups(file) != self.groups or any(name not in schema.names for name in self.columns.values):
                 raise TableError(f"{self.path} is another file on a worker: its columns or row groups differ")
-            columns = replace(self.columns, id=None, range=None, metadata=())
-            builder = TableBuilder(where, columns, schema, end - begin)
-            for batch in file.iter_batches(block_rows(columns), row_groups=list(groups), columns=list(columns.values)):
-                builder.put(batch)
-            values = builder.fields()["values"]
+            columns = self.columns.unlabelled
+            batches = file.iter_batches(block_rows(columns), row_groups=list(groups), columns=list(columns.values))
+            values = TableBuilder(where, columns, schema, end - begin).fill(batches)["values"]
         if values.shape[1] != self.shape[1]:
             raise TableError(f"{self.path} may be damaged: rows {begin} to {end} are not {self.shape[1]} values each")
         return np.asarray(values, dtype=self.dtype)
@@ -150,31 +149,26 @@ def _read_parquet(path: Path, select: Selection) -> Table:
     """Read the ids and metadata of a parquet file, and leave its values in row groups."""
     import pyarrow.parquet as pq
 
-    check_format(path)
     with open_columnar(path, select) as file:
         columns, n = choose_columns(file.source, select), file.n
-        labels = TableBuilder(path, replace(columns, values=(), lists=False), file.schema, n)
-        batches = file.batches(columns.labels, block_rows(columns), None) if columns.labels else ()
-        for batch in guarded(path, batches):
-            labels.put(batch)
-        if not columns.labels:  # nothing had to be read
-            labels.rows = n
+        builder = TableBuilder(path, replace(columns, values=(), lists=False), file.schema, n)
+        builder.rows = 0 if columns.labels else n  # then nothing has to be read
+        labels = builder.fill(file.batches(columns.labels, block_rows(columns)) if columns.labels else ())
         with reading(path), pq.ParquetFile(os.path.abspath(path), memory_map=True) as parquet:
             groups = _groups(parquet)
         if not n or sum(groups) != n:
             raise TableError(f"{path} has no rows" if not n else f"{path} may be damaged: row groups lack rows")
         # Lists are as long as the first.
-        first = TableBuilder(path, replace(columns, id=None, range=None, metadata=()), file.schema, 1)
-        first.put(next(iter(file.batches(columns.values, 1, 1))))
-        known = first.fields()
-    rows = GroupedRows(path, columns, groups, (n, known["values"].shape[1]), known["values"].dtype)
+        head = islice(file.batches(columns.values, 1, 1), 1)
+        first = TableBuilder(path, columns.unlabelled, file.schema, 1).fill(head)
+    rows = GroupedRows(path, columns, groups, (n, first["values"].shape[1]), first["values"].dtype)
     sizes: list[int] = []  # of blocks: whole row groups, merged up to BLOCK_BYTES
     for size in groups:
         if sizes and (sizes[-1] + size) * rows.shape[1] * rows.dtype.itemsize <= BLOCK_BYTES:
             sizes[-1] += size
         else:
             sizes.append(size)
-    fields = {**labels.fields(), "values": as_dask(rows, tuple(sizes)), "features": known["features"]}
+    fields = {**labels, "values": as_dask(rows, tuple(sizes)), "features": first["features"]}
     return Table(name=select.name, path=path, **fields)
 
 

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ import numpy as np
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
 from congruence.files import ReadFile, real_path
-from congruence.guards import check_folder, reading, suffix_of
+from congruence.guards import check_folder, suffix_of
 from congruence.memory import spill_chunks
+from congruence.options import ReadOptions, takes
 from congruence.tables._folders import dataset_files
 from congruence.tables.access import stem_of
 from congruence.tables.address import Address, as_path, listed
-from congruence.tables.columns import Selection, choose_columns, selection
-from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES, check_format
+from congruence.tables.columns import Selection, choose_columns, difference
+from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES
 from congruence.tables.read import CODES, read_selected
 from congruence.tables.table import Table, concatenate_labels
 
@@ -83,22 +84,14 @@ class Stream:
     chunks: Iterator[Table]
 
 
-def stream_table(
-    path: str | Path,
-    *,
-    id: str | None = None,
-    features: str | Sequence[str] | None = None,
-    metadata: str | Sequence[str] | None = None,
-    key: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> Stream:
+@takes(ReadOptions)
+def stream_table(path: str | Path, *, options: ReadOptions) -> Stream:
     """Read an embedding table a chunk of rows at a time; the options are those of `read_table`.
 
     Parquet and Lance are read batch by batch, and files that can be mapped into memory (.npy, .arrow, .safetensors,
     .pt) are never loaded as a whole. The other formats are read as a whole and returned in chunks.
     """
-    return _stream(as_path(path), selection(id, features, metadata, key, delimiter=delimiter, header=header))
+    return _stream(as_path(path), Selection(**asdict(options)))
 
 
 def _stream(path: Path, select: Selection) -> Stream:
@@ -107,7 +100,6 @@ def _stream(path: Path, select: Selection) -> Stream:
         return Stream(table.n, slices(table))
     from congruence.tables._arrow import open_columnar
 
-    check_format(path)
     select = replace(select, name=select.name or stem_of(path))
     stack = ExitStack()
     file = stack.enter_context(open_columnar(path, select))
@@ -123,12 +115,7 @@ def _stream(path: Path, select: Selection) -> Stream:
 def slices(table: Table, width: int = 0) -> Iterator[Table]:
     """Split a table into tables of some rows each, in order; few enough rows for results of `width` columns."""
     for part in row_chunks(table.n, max(table.d, width)):
-        yield replace(
-            table,
-            values=table.values[part],
-            ids=None if table.ids is None else table.ids[part],
-            metadata={name: column[part] for name, column in table.metadata.items()},
-        )
+        yield table.take(part)
 
 
 def read_parts(paths: Sequence[str | Path], **options: Any) -> Table:
@@ -137,7 +124,7 @@ def read_parts(paths: Sequence[str | Path], **options: Any) -> Table:
     A pattern or a folder stands for its files. They are read one after the other, parquet a batch of rows at a time; a
     large matrix is stored in a temporary file. The columns are chosen in the first file.
     """
-    return read_files(paths, selection(**options))
+    return read_files(paths, Selection(**options))
 
 
 def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
@@ -158,13 +145,14 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
             yield chunk.values
 
     name = select.name or _name(files)
-    stacked = spill_chunks(values(), name, _size_on_disk(files))
+    size = sum(file.stat().st_size for file in files if not isinstance(file, Address) and file.is_file())
+    stacked = spill_chunks(values(), name, size)
     return Table(stacked, name, **concatenate_labels(labels), **fields, parts=tuple(files), read=read)
 
 
 def stream_parts(paths: Sequence[str | Path], **options: Any) -> Stream:
     """Read files with the same columns as one table, a chunk of rows at a time; see `stream_table`."""
-    files, select = _check_files(paths), selection(**options)
+    files, select = _check_files(paths), Selection(**options)
     if len(files) == 1:
         return _stream(files[0], select)
     select = fix_columns(files[0], select)
@@ -175,7 +163,7 @@ def stream_parts(paths: Sequence[str | Path], **options: Any) -> Stream:
 
 def lazy_parts(paths: Sequence[str | Path], **options: Any) -> Table:
     """Read files with the same columns as one table with a dask array for its values; see `lazy_selected`."""
-    return lazy_files(paths, selection(**options))
+    return lazy_files(paths, Selection(**options))
 
 
 def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
@@ -206,8 +194,7 @@ def fix_columns(path: Path, select: Selection) -> Selection:
         return select
     from congruence.tables._arrow import open_columnar
 
-    check_format(path)
-    with reading(path), open_columnar(path, select) as file:
+    with open_columnar(path, select) as file:
         return replace(select, like=choose_columns(file.source, select))
 
 
@@ -222,10 +209,6 @@ def _chunks(paths: Sequence[Path], select: Selection) -> Iterator[Table]:
             same = chunk.values.dtype == dtype
             yield chunk if same else replace(chunk, values=to_numpy(chunk.values).astype(dtype))
     _check_rows(first is not None, paths)
-
-
-def _size_on_disk(files: Sequence[Path]) -> int:
-    return sum(file.stat().st_size for file in files if not isinstance(file, Address) and file.is_file())
 
 
 def _check_rows(n: int, paths: Sequence[Path]) -> int:
@@ -256,11 +239,8 @@ def _check_same_columns(part: Table, first: Table) -> None:
     if part is first:
         return
     ours, theirs = (dict.fromkeys([*(table.features or ()), *table.metadata]) for table in (part, first))
-    lacking, unknown = [c for c in theirs if c not in ours], [c for c in ours if c not in theirs]
-    if lacking or unknown:
-        differences = [f"lacks {listing(lacking)}"] if lacking else []
-        differences += [f"has {listing(unknown)} in addition"] if unknown else []
-        why = " and ".join(differences)
+    if ours.keys() != theirs.keys():
+        why = difference(ours, theirs)
     elif part.features != first.features:
         why = "has them in another order"
     elif part.d != first.d:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,10 @@ import numpy as np
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
 from congruence.guards import check_folder, check_readable, reading, suffix_of
+from congruence.options import ReadOptions, takes
 from congruence.tables.access import map_npy, stem_of
 from congruence.tables.address import as_path
-from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
+from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, Source, check_distinct, choose_id
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, check_format
 from congruence.tables.table import Table, as_column
 
@@ -79,7 +80,7 @@ def read_table(
     """
     from congruence.tables.parts import read_path
 
-    return read_path(path, selection(id, features, metadata, key, name, delimiter=delimiter, header=header))
+    return read_path(path, Selection(id, features, metadata, key, delimiter, header, name or ""))
 
 
 def read_selected(path: Path, select: Selection) -> Table:
@@ -104,12 +105,13 @@ def column_names(path: str | Path, select: Selection | None = None) -> tuple[str
     path = as_path(path)
     if suffix_of(path) not in COLUMNAR:
         return None
-    check_format(path)
     from congruence.tables._arrow import open_columnar
     from congruence.tables._csv import layout_of_csv
 
     if suffix_of(path).startswith((".csv", ".tsv")):
-        names = layout_of_csv(path, select).names
+        check_format(path)
+        with reading(path):
+            names = layout_of_csv(path, select).names
         check_distinct(names, path)
         return tuple(names)
     with open_columnar(path, select) as file:
@@ -132,50 +134,37 @@ class RowColumns:
         return len(next(iter(self.columns.values())))
 
 
-def read_row_columns(
-    path: str | Path,
-    *,
-    id: str | None = None,
-    key: str | None = None,
-    features: Sequence[str] | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> RowColumns:
+@takes(ReadOptions)
+def read_row_columns(path: str | Path, *, options: ReadOptions) -> RowColumns:
     """Read every column of a file of any format that `read_table` supports; text is returned as Python strings.
 
     The columns of a file that holds a matrix are those of the matrix (called 0, 1, ... if they have no names) and the
-    metadata. Columns of lists and the index of a pandas frame are left out.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    id : str, optional
-        The column that holds the ids; by default chosen as in `read_table`.
-    key : str, optional
-        Which array inside the file, for formats that hold several.
-    features : sequence of str, optional
-        Names or glob patterns of columns that are not ids, unless `id` names them.
-    delimiter : str, optional
-        The character between the cells of a csv file; by default detected.
-    header : bool, optional
-        Whether the first line of a csv file holds names; by default detected.
+    metadata. Columns of lists and the index of a pandas frame are left out. The options are those of `read_table`;
+    `features` and `metadata` name columns that are not ids, unless `id` names them.
     """
-    path = as_path(path)
+    return row_columns(as_path(path), Selection(**asdict(options)))
+
+
+def row_columns(path: Path, select: Selection) -> RowColumns:
+    """Read every column of a file; `read_row_columns` with its options in one object."""
     if suffix_of(path) not in COLUMNAR:
-        return _columns_of_matrix(path, id, key)
-    check_format(path)
+        return _columns_of_matrix(path, select.id, select.key)
     from congruence.tables._arrow import open_columnar
 
-    select = selection(id, features, name=path.name, delimiter=delimiter, header=header)
     with open_columnar(path, select, all_columns=True) as file:
-        kinds, row_id = file.source.kinds, choose_id(file.source, select)
-        apart = {*file.source.index, *INDEX_NAMES, row_id.id}
-        names = [name for name in kinds if name not in apart and kinds[name] not in (LIST, NESTED)]
-        if not names or not file.n:
-            raise TableError(f"{path} has no columns with rows besides its ids; it has {listing(list(kinds), 10)}")
-        columns = file.take([*names, *([] if row_id.id is None else [row_id.id])], file.n)
-    ids = row_id.read(columns.__getitem__, file.n)
+        return columns_of(file.source, select, without=INDEX_NAMES)
+
+
+def columns_of(source: Source, select: Selection, *, without: Sequence[str] = ()) -> RowColumns:
+    """Read every column of a file or data frame besides its ids; columns of lists are left out."""
+    assert source.take is not None
+    kinds, row_id = source.kinds, choose_id(source, select)
+    apart = {*source.index, *without, row_id.id}
+    names = [name for name in kinds if name not in apart and kinds[name] not in (LIST, NESTED)]
+    if not names or not source.n:
+        raise TableError(f"{source.where} has no columns with rows besides its ids; it has {listing(list(kinds), 10)}")
+    columns = source.take([*names, *([] if row_id.id is None else [row_id.id])], source.n)
+    ids = row_id.read(columns.__getitem__, source.n)
     return RowColumns({name: columns[name] for name in names}, ids, row_id.notes, row_id.indexed, row_id.id_name)
 
 

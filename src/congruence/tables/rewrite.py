@@ -13,19 +13,13 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
 from congruence.guards import suffix_of
-from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, guarded, open_columnar
+from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
 from congruence.tables.columns import ColumnChoice, Selection, choose_columns, numbering
-from congruence.tables.formats import COLUMNAR, check_format
 from congruence.tables.table import duplicates
 from congruence.tables.write import writable_suffix, writing
 
 Work = Callable[[Array, int], tuple[Array, Mapping[str, Array]]]
-
-
-def is_columnar(path: Path) -> bool:
-    """Whether a path names a file with columns that are not those of one matrix."""
-    return suffix_of(path) in COLUMNAR
 
 
 def rewrite_values(
@@ -59,7 +53,6 @@ def rewrite_values(
     flag : str
         The name of a boolean column that `work` returns as well; "" if it returns none.
     """
-    check_format(source)
     writable_suffix(target)
     with open_columnar(source, select) as file:
         columns = _choose(file, select)
@@ -68,13 +61,12 @@ def rewrite_values(
         n = 0
         with writing(target) as temporary, ExitStack() as stack:
             writer = stack.enter_context(open_writer(temporary, target, layout.schema, labels))
-            for batch in guarded(source, file.batches(file.schema.names, block_rows(columns), None)):
+            for batch in file.batches(file.schema.names, block_rows(columns)):
                 if batch.num_rows:
-                    values, further = work(_values(source, columns, file.schema, batch), n)
+                    builder = TableBuilder(source, columns.unlabelled, file.schema, batch.num_rows)
+                    values, further = work(builder.fill([batch])["values"], n)
                     writer.write_batch(layout.batch(batch, values, further))
                 n += batch.num_rows
-    if n != file.n:
-        raise TableError(f"{source} could not be read completely, it may be damaged: {n} of {file.n} rows")
     return n
 
 
@@ -93,13 +85,6 @@ def _choose(file: ColumnarFile, select: Selection) -> ColumnChoice:
     return replace(like, id=id, metadata=metadata, kinds=tuple(kinds.items()))
 
 
-def _values(path: Path, columns: ColumnChoice, schema: Any, batch: Any) -> Array:
-    builder = TableBuilder(path, replace(columns, id=None, range=None, metadata=()), schema, batch.num_rows)
-    builder.put(batch)
-    values: Array = builder.fields()["values"]
-    return values
-
-
 @dataclass(frozen=True)
 class _Layout:
     """The columns of the file that is written."""
@@ -111,6 +96,8 @@ class _Layout:
     def batch(self, given: Any, values: Array, further: Mapping[str, Array]) -> Any:
         import pyarrow as pa
 
+        if isinstance(given, pa.Table):
+            given = given.unify_dictionaries().combine_chunks().to_batches()[0]
         place = {name: j for j, name in enumerate(self.values)}
         columns = np.ascontiguousarray(values.T) if not self.lists else values
         arrays = []
@@ -118,7 +105,8 @@ class _Layout:
             if field.name in further:
                 arrays.append(pa.array(further[field.name], field.type))
             elif field.name not in place:
-                arrays.append(_whole(given.column(field.name), field.type))
+                column = given.column(field.name)
+                arrays.append(column if column.type == field.type else column.cast(field.type))
             elif self.lists:
                 arrays.append(_as_lists(columns, field.type))
             else:
@@ -172,12 +160,7 @@ def _as_lists(values: Array, type: Any) -> Any:
     import pyarrow as pa
 
     flat = pa.array(np.ascontiguousarray(values).ravel(), type.value_type)
-    if pa.types.is_fixed_size_list(type):
-        return pa.FixedSizeListArray.from_arrays(flat, type=type)
-    large = pa.types.is_large_list(type)
-    offsets = pa.array(np.arange(len(values) + 1) * values.shape[1], pa.int64() if large else pa.int32())
-    kind = pa.LargeListArray if large else pa.ListArray
-    return kind.from_arrays(offsets, flat, type=type)
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]).cast(type)
 
 
 def _writable(field: Any, source: Path, target: Path) -> Any:
@@ -188,13 +171,3 @@ def _writable(field: Any, source: Path, target: Path) -> Any:
         return field
     same = suffix_of(source) in (".arrow", ".feather") and not is_csv(target)  # one dictionary for the whole file
     return field if same else field.with_type(field.type.value_type)
-
-
-def _whole(column: Any, type: Any) -> Any:
-    """Return a column of a batch or table as one array of the given type."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.unify_dictionaries().combine_chunks() if pa.types.is_dictionary(column.type) else column
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return column if column.type == type else column.cast(type)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from congruence.arrays import Array, as_matrix, listing, to_numpy
 from congruence.errors import InputError, TableError
 from congruence.files import ReadFile
-from congruence.memory import check_fits, room_for
+from congruence.memory import check_fits, room_for, take_rows
 from congruence.result import as_frame
 
 EXACT = 2**53  # whole floats below this are exact integers
@@ -104,6 +104,12 @@ class Table:
     def feature_names(self) -> tuple[str, ...]:
         """The names of the columns, by default ``emb_0``, ``emb_1``, ..."""
         return self.features or tuple(f"emb_{i}" for i in range(self.d))
+
+    def take(self, rows: Any) -> Table:
+        """Return the rows of a slice, or those at positions, in a temporary file if they are many."""
+        values = self.values[rows] if isinstance(rows, slice) else take_rows(self.values, rows, self.name)
+        ids = None if self.ids is None else self.ids[rows]
+        return replace(self, values=values, ids=ids, metadata={name: one[rows] for name, one in self.metadata.items()})
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """Return the table as a data frame of "pandas", "polars" or "pyarrow": ids, metadata, features."""

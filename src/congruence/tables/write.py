@@ -16,7 +16,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.checks import require
-from congruence.errors import CongruenceError, TableError
+from congruence.errors import TableError, one_sentence
 from congruence.files import check_writable, replacing
 from congruence.guards import first_sentence, suffix_of
 from congruence.tables._anndata import IDS_NOTE
@@ -140,13 +140,11 @@ def writable_suffix(path: Path) -> str:
 @contextlib.contextmanager
 def writing(path: Path, *, folder: bool = False) -> Iterator[Path]:
     """As `replacing`; exceptions of file libraries become a `TableError` of one sentence that names the file."""
-    try:
-        with replacing(path, folder=folder) as temporary:
-            yield temporary
-    except CongruenceError:
-        raise
-    except Exception as error:
-        raise TableError(f"{path} could not be written: {first_sentence(error)}") from error
+    with (
+        one_sentence(f"{path} could not be written", first_sentence, TableError),
+        replacing(path, folder=folder) as temporary,
+    ):
+        yield temporary
 
 
 def _check_values_alone(table: Table, path: Path) -> None:
@@ -164,10 +162,6 @@ def _write_npy(tables: Iterable[Table], n: int, temporary: Path, path: Path) -> 
         for table in tables:
             for part in row_chunks(table.n, table.d):
                 handle.write(np.ascontiguousarray(to_numpy(table.values[part])).tobytes())
-
-
-def _write_npz(table: Table, temporary: Path, path: Path) -> None:
-    save_npz(temporary, _unicode_arrays(table, path))
 
 
 def save_npz(path: Path, arrays: Mapping[str, Any], *, compressed: bool = False) -> None:
@@ -283,7 +277,7 @@ def _check_folder(path: Path) -> None:
 
 
 _WRITERS: dict[str, Callable[[Table, Path, Path], Any]] = {
-    ".npz": _write_npz,
+    ".npz": lambda table, temporary, path: save_npz(temporary, _unicode_arrays(table, path)),
     ".safetensors": _write_safetensors,
     ".h5ad": _write_h5ad,
 }

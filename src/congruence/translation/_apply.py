@@ -26,10 +26,11 @@ from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
 from congruence.tables.address import as_path
-from congruence.tables.columns import Selection, match_columns, numbering, selection
+from congruence.tables.columns import Selection, match_columns, numbering
+from congruence.tables.formats import COLUMNAR
 from congruence.tables.parts import fix_columns, part_files
 from congruence.tables.read import column_names
-from congruence.tables.rewrite import is_columnar, number_columns, rewrite_values
+from congruence.tables.rewrite import number_columns, rewrite_values
 from congruence.translation._options import ApplyOptions
 from congruence.translation.translator import Translator, load_translator
 
@@ -83,7 +84,7 @@ class _Job:
                 tick(first + len(values))
             return to_numpy(moved), flags
 
-        if is_columnar(source) and is_columnar(target):
+        if suffix_of(source) in COLUMNAR and suffix_of(target) in COLUMNAR:
             rows = rewrite_values(source, target, self.select, work, width=self.width, names=self.names, flag=self.flag)
         else:
             stream = stream_table(source, **reading(self.options))
@@ -159,8 +160,8 @@ def is_many(source: str | Path) -> bool:
 
 
 def _make_job(translator: Translator, files: Sequence[Path], options: ApplyOptions) -> _Job:
-    select = selection(**reading(options))
-    columnar = next((file for file in files if is_columnar(file)), None)
+    select = Selection(**reading(options))
+    columnar = next((file for file in files if suffix_of(file) in COLUMNAR), None)
     if columnar is not None:
         select = _in_order(fix_columns(columnar, select), translator.columns(inverse=options.inverse), columnar)
     flag = ""

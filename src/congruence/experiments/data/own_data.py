@@ -13,7 +13,7 @@ from congruence.activations.inputs import array_inputs, image_paths, read_images
 from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.experiments.data.factor_data import FactorImages, FactorRows
-from congruence.guards import is_file, open_archive, suffix_of
+from congruence.guards import is_file, open_archive, reading, suffix_of
 from congruence.tables import Table, as_table, is_table
 from congruence.tables.access import read_npz_arrays
 
@@ -74,7 +74,7 @@ def _is_made(path: Path) -> bool:
 def _made(path: Path) -> FactorImages | FactorRows:
     """Read a file of `write_data`; levels are counted from 0, so that there are as many as the largest says."""
     parts = read_npz_arrays(path, what="data")
-    try:
+    with reading(path, "data of congruence"):
         names, kinds = (tuple(map(str, parts[name])) for name in ("factor_names", "kinds"))
         columns = parts["factors"].T
         sizes = tuple(
@@ -85,10 +85,6 @@ def _made(path: Path) -> FactorImages | FactorRows:
         if "images" in parts:
             return FactorImages(path.stem, parts["images"], *rest)
         return FactorRows(path.stem, parts["rows"], *rest)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except (KeyError, ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"{path} is damaged, or congruence data did not write it: {error}") from error
 
 
 def _image_folder(folder: Path, size: int | None) -> FactorImages:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from congruence.errors import CongruenceError, CongruenceWarning, InputError
+from congruence.errors import CongruenceWarning, InputError, one_sentence
 from congruence.importing import call_named, find_named, parameters_of
 from congruence.rows.devices import GENERATORS
 
@@ -81,13 +81,8 @@ def check_trainable(model: Any, rows: Sequence[Any]) -> None:
 
 
 def _call(model: Any, name: str, batch: Sequence[Any]) -> Any:
-    try:
+    with one_sentence(f"{type(model).__name__}.{name} fails on {' and '.join(map(_describe, batch))}"):
         return getattr(model, name)(*batch)
-    except CongruenceError:
-        raise
-    except Exception as error:
-        given = " and ".join(_describe(one) for one in batch)
-        raise InputError(f"{type(model).__name__}.{name} fails on {given}: {type(error).__name__}: {error}") from error
 
 
 def _describe(value: Any) -> str:
