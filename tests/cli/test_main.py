@@ -1,11 +1,9 @@
 """What holds for every command: completion, closed pipes, the version, and no traceback."""
 
-import fcntl
 import os
 import signal
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -42,6 +40,14 @@ def folder(tmp_path, monkeypatch):
         np.save(tmp_path / f"{name}.npy", rng.normal(size=(200, 3)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+# starts a command in its own session with its terminal; a preexec_fn would run the fork handlers of other libraries
+TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "congruence", *sys.argv[1:]])
+"""
 
 
 def start(*arguments, **streams):
@@ -161,16 +167,12 @@ def test_an_interruption_ends_a_command_quietly(folder, sent, code):
 def test_a_terminal_that_is_closed_ends_a_command_in_order(folder):
     master, terminal = os.openpty()
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
-    with start(*LONG, **streams, start_new_session=True, preexec_fn=take_terminal) as process:
+    with subprocess.Popen([sys.executable, "-c", TAKE_TERMINAL, *LONG], **streams, start_new_session=True) as process:
         os.close(terminal)
         wait_for(folder / "r" / "parts" / "settings.json", process)
         os.close(master)
     assert process.returncode == 129
     assert not list(folder.rglob(".*"))
-
-
-def take_terminal():
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_a_command_under_nohup_survives_the_end_of_its_terminal(folder):
