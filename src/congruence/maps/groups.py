@@ -41,7 +41,8 @@ class Map:
     """The map x -> (x - source_mean) @ matrix + target_mean, a member of `group`.
 
     It acts on rows of `width` numbers and returns as many. If the rows of the fit were narrower, rows of `d_x` columns
-    (of `d_y` for its inverse) are accepted too and zero-padded; any other width is rejected. numpy arrays are mapped to numpy arrays, torch tensors to tensors on the same device.
+    (of `d_y` for its inverse) are accepted too and zero-padded; any other width is rejected. numpy arrays are mapped
+    to numpy arrays, torch tensors to tensors on the same device.
     """
 
     group: str
@@ -143,7 +144,11 @@ def read_map(
         raise InputError(f"{path} does not hold a map: it is of width {width}, between rows of {columns} columns")
     about = header.get("about")
     more = {name: found[name] for name in further} if set(further) <= found.keys() else {}
-    return Map(header["group"], *arrays.values(), *columns), about if isinstance(about, dict) else {}, more
+    return (
+        Map(header["group"], **arrays, d_x=columns[0], d_y=columns[1]),
+        about if isinstance(about, dict) else {},
+        more,
+    )
 
 
 def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
@@ -246,5 +251,7 @@ def _ridge(paired: PairScatter, centre: Float) -> Float:
 
 def centred_map(paired: PairScatter, group: str, matrix: Float) -> Map:
     """The map with the given matrix that carries the mean of the source onto the mean of the target."""
-    means = [np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)]
-    return Map(group, matrix, *means, *paired.cross.shape)
+    source, target = (
+        np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)
+    )
+    return Map(group, matrix, source, target, *paired.cross.shape)
