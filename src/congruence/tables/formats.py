@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from congruence.errors import TableError
-from congruence.guards import check_readable, suffix_of
+from congruence.guards import check_readable, is_folder, suffix_of
 from congruence.tables.address import as_path
 
 _COLUMNS = ("features", "metadata", "key")
@@ -199,6 +199,8 @@ def format_of(path: Path) -> Format:
 
 def check_format(path: Path) -> Format:
     """Return the format of a path, after checking that there is a file or folder of that kind which can be read."""
+    if suffix_of(path) not in BY_SUFFIX and not is_folder(path):
+        check_readable(path)  # that it does not exist is said before that its suffix is unknown
     known = format_of(path)
     check_readable(path, folder=known.folder)
     return known
