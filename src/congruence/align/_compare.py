@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +28,7 @@ from congruence.align.verdict import (
 )
 from congruence.arrays import Array, to_numpy
 from congruence.checks import check_choice, check_number
-from congruence.errors import InputError, NotConvergedWarning
+from congruence.errors import InputError, NotConvergedWarning, warn_caller
 from congruence.formatting import count
 from congruence.maps.dependence import measure_dependence
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
@@ -340,5 +339,5 @@ def _notes(runs: Sequence[RunStatistics], plan: Protocol) -> list[str]:
     ):
         if names:
             notes.append(f"{problem.format(', '.join(names))} {cause}")
-            warnings.warn(notes[-1], NotConvergedWarning, stacklevel=4)
+            warn_caller(notes[-1], NotConvergedWarning)
     return notes
