@@ -83,6 +83,17 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     References
     ----------
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import ortho_group
+    >>> rng = np.random.default_rng(0)
+    >>> old = rng.normal(size=(300, 3))
+    >>> new = old @ ortho_group.rvs(3, random_state=0)
+    >>> result = compare({"old": old, "new": new}, groups=["rigid", "linear"])
+    >>> result.status, result["old", "new"].groups["rigid"].held_out.mean < 1e-6
+    ('holds', True)
     """
     measures = check_measures(options.similarities)
     groups = check_groups(options.groups)

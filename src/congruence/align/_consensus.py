@@ -106,6 +106,15 @@ def consensus(
     References
     ----------
     Gower 1975; ten Berge 1977 (the scales).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import ortho_group
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(100, 3))
+    >>> consensus([x, x @ ortho_group.rvs(3, random_state=0), x + 1])
+    <Consensus of 3 runs up to similarity: 100 rows x 3 dimensions, null 0.223>
     """
     check_choice("group", group, ("rigid", "similarity"))
     check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)

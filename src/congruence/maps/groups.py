@@ -176,6 +176,16 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     References
     ----------
     Schönemann 1966 (rigid); Umeyama 1991 (similarity); Golub, Heath and Wahba 1979, eq. 2.3 (ridge).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(50, 2))
+    >>> h = fit_map(x, 2 * x[:, ::-1] + 1)
+    >>> h
+    <Map similarity, width 2, scale 2.00>
+    >>> bool(np.allclose(h.inverse()(h(x)), x))
+    True
     """
     check_choice("group", group, FITTED)
     x, y = as_paired(x, y)
