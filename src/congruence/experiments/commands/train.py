@@ -41,7 +41,15 @@ def train(
     options: TrainOptions,
     outputs: TrainOutputs,
     data: Annotated[str, typer.Option(help=DATASETS, rich_help_panel=DATA)] = "rooms",
-    dask: cli.Dask = None,
+    dask: Annotated[
+        str | None,
+        cli.flag(
+            "--dask",
+            help="Train on the workers of this dask scheduler, or on 'local' ones.",
+            panel="Method",
+            metavar="ADDRESS",
+        ),
+    ] = None,
 ) -> None:
     """Train a model on images or rows.
 
