@@ -12,6 +12,12 @@ from congruence.errors import InputError
 from congruence.rows.engine import Rows
 
 
+def test_something_else_than_an_array_is_named_by_its_type():
+    for x, kind in ((None, "NoneType"), (3, "int"), (torch.nn.Linear(2, 2), "Linear")):
+        with pytest.raises(InputError, match=rf"x must be a matrix \(rows, dimensions\); got {kind}$"):
+            as_matrix(x)
+
+
 @given(st.integers(1, 5000), st.integers(1, 300))
 def test_chunks_cover_every_row_once(n, d):
     seen = np.concatenate([np.arange(n)[part] for part in row_chunks(n, d)])
@@ -84,7 +90,7 @@ def test_messages_about_missing_values_name_rows():
 
 
 def test_shapes_and_types_are_checked():
-    with pytest.raises(InputError, match=r"shape \(3,\); a single column is x.reshape\(-1, 1\)"):
+    with pytest.raises(InputError, match=r"shape \(3,\); a single row is x.reshape\(1, -1\), a single column x.resh"):
         as_matrix(np.zeros(3))
     with pytest.raises(InputError, match=r"but has shape \(2, 2, 2\)$"):
         as_matrix(np.zeros((2, 2, 2)))

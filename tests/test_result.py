@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+import congruence
 from congruence.document import Cell, Column, Document, Figure, Section, Table, Text, as_cell
 from congruence.errors import InputError, InputWarning, MissingDependencyError
 from congruence.report.html import render_cell, render_html
@@ -231,3 +232,9 @@ def test_the_schema_follows_the_types():
     validate(json.loads(Toy().to_json()), schema)
     with pytest.raises(TypeError, match="no JSON schema for"):
         type_schema(complex, {})
+
+
+def test_keys_of_a_result_are_completed_in_a_notebook():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    result = congruence.compare({"a": x, "b": x}, groups=["rigid"], nulls=2, bootstrap=0)
+    assert result._ipython_key_completions_() == [("a", "b")]

@@ -96,6 +96,7 @@ def as_matrix(x: Any, name: str = "x", *, finite: bool = True) -> Any:
 
     Tensors and memory maps are returned as they are, without a copy. A dask array is computed only if `finite`.
     """
+    given = x
     if is_tensor(x):
         x = dense(x)
     elif not is_dask(x):
@@ -104,7 +105,9 @@ def as_matrix(x: Any, name: str = "x", *, finite: bool = True) -> Any:
         except ValueError as error:  # nested lists of unequal length
             raise InputError(f"{name} is ragged: its rows do not all have the same length") from error
     if len(x.shape) != 2:
-        hint = "; a single column is x.reshape(-1, 1)" if len(x.shape) == 1 else ""
+        if not x.shape:
+            raise InputError(f"{name} must be a matrix (rows, dimensions); got {type(given).__name__}")
+        hint = "; a single row is x.reshape(1, -1), a single column x.reshape(-1, 1)" if len(x.shape) == 1 else ""
         raise InputError(f"{name} must be a matrix (rows, dimensions), but has shape {tuple(x.shape)}{hint}")
     if 0 in x.shape:
         raise InputError(f"{name} is empty: its shape is {tuple(x.shape)}")

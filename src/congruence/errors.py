@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from unicodedata import category
 
@@ -97,6 +99,14 @@ class PairedByPositionWarning(CongruenceWarning):
 
 class InputWarning(CongruenceWarning):
     """A column was taken as the row id or left out, or rows were left out, without the user having named them."""
+
+
+def warn_caller(message: str, kind: type[Warning]) -> None:
+    """Issue a warning that points to the line which called this package, not to a line of the package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "congruence":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def _code(character: str) -> str:

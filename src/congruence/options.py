@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 DATA, METHOD, OUTPUT = "Input", "Method", "Output"  # panels of --help
+ELSEWHERE = {"random_state": "seed", "n_splits": "folds", "n_folds": "folds"}  # names that scikit-learn uses
 R = TypeVar("R")
 
 
@@ -78,7 +79,8 @@ def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:
             unknown = [name for name in keywords if name not in own.parameters]
             if unknown:
                 known = [*fields, *(p.name for p in others if p.kind is not p.VAR_POSITIONAL)]
-                near = difflib.get_close_matches(unknown[0], known, n=1)
+                near = [one for one in (ELSEWHERE.get(unknown[0]),) if one in known]
+                near = near or difflib.get_close_matches(unknown[0], known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
                 raise TypeError(f"{verb.__name__}() got an unexpected keyword argument {unknown[0]!r}; {hint}")
             chosen = defaults() if options is None else options

@@ -211,6 +211,9 @@ class Result:
             raise UnknownKeyError(f"there is no {key!r} in this {type(self).__name__}; the keys are {_listed(parts)}")
         return parts[key]
 
+    def _ipython_key_completions_(self) -> list[Any]:
+        return list(self.parts())
+
     def __contains__(self, key: Any) -> bool:
         return isinstance(key, Hashable) and key in self.parts()
 

@@ -22,7 +22,12 @@ from congruence.maps._names import GROUPS
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
 
+__all__ = ["CANARY", "assert_congruent", "save_baseline"]
 CANARY = Path(__file__).with_name("canary.txt").read_text(encoding="utf-8").splitlines()
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def assert_congruent(

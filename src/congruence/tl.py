@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from congruence.ica.resolution import Resolution
     from congruence.result import Result
 
+__all__ = ["compare", "deconfound", "resolve"]
 R = TypeVar("R", bound="Result")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def compare(adata: Any, *keys: str, key_added: str = "compare", **options: Any) -> Comparison:

@@ -58,3 +58,11 @@ def test_targets_of_another_shape_are_refused(rng):
         aligner.score(x, y[:1])
     with pytest.raises(InputError, match="y must have at most 3 columns, the width of the map; got 6"):
         aligner.score(x, np.hstack([y, y]))
+
+
+def test_a_frame_with_numbered_columns_gives_no_warning(rng):
+    pd = pytest.importorskip("pandas")
+    x, y = (pd.DataFrame(rng.normal(size=(50, 3))) for _ in range(2))
+    aligner = Aligner().fit(x, y)  # warnings are errors in this suite
+    assert_allclose(aligner.transform(x), aligner.transform(x.to_numpy()))
+    assert not hasattr(aligner, "feature_names_in_")

@@ -118,6 +118,7 @@ def test_another_training_is_compared(folder, capsys):
         (("my_models/model:load_decoder", "latents.npy"), "name a decoder as package.module:function"),
         (("wrong_code.py:f", "latents.npy"), "cannot be imported: ZeroDivisionError"),
         (("my_models.model:plain",), "LATENTS must be given, since 'my_models.model:plain' is not a run folder"),
+        (("runs/absent",), "there is no run folder runs/absent"),
         (("my_models.model:number", "latents.npy"), "must be a function; got int"),
         (("my_models.model:nothing", "latents.npy"), "returned nothing; it must return the decoder"),
         (("my_models.model:text", "latents.npy"), "must return a callable decoder; got str"),

@@ -19,7 +19,9 @@ def test_the_demo_trains_compares_and_reports(tmp_path, capsys, monkeypatch):
     assert not stopped.value.code
     printed = capsys.readouterr()
     assert "seed0" in printed.out
-    assert printed.err == f"codes of each seed and the report: {tmp_path / 'd'}\n"
+    assert printed.err == (
+        f"codes of each seed: {tmp_path / 'd'}; open the report {tmp_path / 'd' / 'report.html'} in a browser\n"
+    )
     result = json.loads((tmp_path / "d" / "result.json").read_text())
     assert [run["name"] for run in result["numbers"]["runs"]] == ["seed0", "seed1"]
     table = read_table(tmp_path / "d" / "seed0.parquet")

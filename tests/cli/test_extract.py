@@ -114,7 +114,7 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
         ("my_extracted:no --array x.npy --layer 0 --out a.parquet", "my_extracted has no 'no'; name a model as"),
         (
             "a/b/model --array x.npy --layer 0 --out a.parquet",
-            "a/b/model is not a model: give a folder, the name of",
+            "a/b/model is not a model: give a folder that exists, the name of",
         ),
         (
             "my_extracted:load --revision main --array x.npy --layer 0 --out a.parquet",

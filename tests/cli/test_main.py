@@ -216,3 +216,23 @@ def test_ctrl_c_before_a_command_begins_is_quiet(capsys, monkeypatch):
         run()
     assert stopped.value.code == 130
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("path", "one"), EVERY)
+def test_help_is_readable_in_80_columns(path, one, monkeypatch, capsys):
+    """No line is cut, and every example can be copied: it is on one line."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    with pytest.raises(SystemExit):
+        build()(["--help"] if not path else [*path, "--help"], prog_name="congruence")
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 and "…" not in line for line in shown.splitlines())
+    examples = [line.strip() for line in (one.help or "").splitlines() if line.strip().startswith("congruence ")]
+    assert set(examples) <= {line.strip() for line in shown.splitlines()}
+
+
+def test_help_shows_a_default_of_zero(capsys):
+    with pytest.raises(SystemExit):
+        build("compare")(["compare", "--help"], prog_name="congruence")
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "The same seed gives the same result. [default: 0]" in shown

@@ -117,7 +117,11 @@ def test_the_public_api_is_the_one_that_was_agreed_on():
     assert make_public_api.describe() == make_public_api.SNAPSHOT.read_text(encoding="utf-8")
 
 
-EXAMPLES = ("align.aligner", "features.dictionary", "features._match", "ica.stability", "progress")
+EXAMPLES = (
+    *(f"align.{name}" for name in ("aligner", "_check", "_compare", "_consensus", "_layers")),
+    *("features.dictionary", "features._match", "ica.stability", "maps._diameter", "maps.groups"),
+    *("metrics._evaluate", "metrics._infomec", "progress", "tables.write", "translation._translate"),
+)
 
 
 @pytest.mark.parametrize("module", [f"congruence.{name}" for name in EXAMPLES])
@@ -125,3 +129,10 @@ def test_examples_in_docstrings_are_true(module):
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted > 0
     assert found.failed == 0
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_completion_of_a_module_shows_its_names_only(module):
+    found = importlib.import_module(f"congruence.{module}")
+    assert dir(found) == sorted(found.__all__)
+    assert all(hasattr(found, name) for name in found.__all__)

@@ -307,6 +307,22 @@ def test_wrong_arguments_are_named(rng):
         fit_map(x, x).then(fit_map(x[:, :1], x[:, :1]))
 
 
+def test_a_map_rejects_rows_of_another_width_than_those_of_the_fit(rng, tmp_path):
+    x, y = rng.normal(size=(30, 2)), rng.normal(size=(30, 4))
+    h = fit_map(x, y)
+    assert (h.d_x, h.d_y, h.width) == (2, 4, 4)
+    padded = np.pad(x, ((0, 0), (0, 2)))
+    assert_allclose(h(x), h(padded), atol=1e-12)
+    h.save(tmp_path / "h.safetensors")
+    for one in (h, load_map(tmp_path / "h.safetensors")):
+        with pytest.raises(InputError, match="x must have 2 columns, as the rows of the fit; got 3"):
+            one(padded[:, :3])
+        with pytest.raises(InputError, match="x must have 2 columns, as the rows of the fit; got 1"):
+            one.then(one)(x[:, :1])
+        with pytest.raises(InputError, match="x must have 4 columns, as the rows of the fit; got 2"):
+            one.inverse()(x)
+
+
 def test_a_map_is_a_plain_value():
     h = Map("rigid", np.eye(2), np.zeros(2), np.ones(2))
     assert_array_equal(h(np.zeros((1, 2))), [[1, 1]])

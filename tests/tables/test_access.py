@@ -54,6 +54,12 @@ def test_an_unknown_suffix_lists_the_known(tmp_path, name):
         read_table(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["x.xlsx", "runs/ae-0"])
+def test_a_missing_file_is_missing_whatever_its_suffix(tmp_path, name):
+    with pytest.raises(TableError, match=re.escape(f"{name} does not exist")):
+        read_table(tmp_path / name)
+
+
 def test_a_suffix_may_be_in_capitals(tmp_path):
     np.save(tmp_path / "x.npy", X)
     os.rename(tmp_path / "x.npy", tmp_path / "X.NPY")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from congruence.activations.pooling import Pooled, Pooling
 from congruence.activations.pretrained import Pieces, Pretrained, Tokenizer, as_pretrained
 from congruence.arrays import finite_rows, listing
 from congruence.checks import check_integer, require
-from congruence.errors import CongruenceWarning, InputError
+from congruence.errors import CongruenceWarning, InputError, warn_caller
 from congruence.files import alone
 from congruence.guards import suffix_of
 from congruence.options import takes
@@ -121,7 +120,7 @@ def extract(
     autocast(device, options.precision)  # check the precision before any work
     job = make_job(pretrained, inputs, options, prepare, about)
     if job.inputs.repeated:
-        warnings.warn(job.inputs.repeated, CongruenceWarning, stacklevel=3)
+        warn_caller(job.inputs.repeated, CongruenceWarning)
     check_integer("context", options.context, 0)
     run = _Run(job, names, pooling, options.batch, device, options.precision, options.context)
     with _ready(job.model, device, options.precision, not options.fast):
@@ -130,7 +129,7 @@ def extract(
         not_finite = one.not_finite if isinstance(one, Extracted) else int((~finite_rows(one.values)).sum())
         if not_finite:
             note = f"{not_finite} of {one.n} rows of {name} contain NaN or infinity; compare refuses them"
-            warnings.warn(note, CongruenceWarning, stacklevel=3)
+            warn_caller(note, CongruenceWarning)
     return written[names[0]] if isinstance(layers, str) else written
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +15,7 @@ from congruence.activations import hub as hubs
 from congruence.activations.hub import PIXELS, TOKENIZER, HubModel, check_weights
 from congruence.arrays import listing
 from congruence.checks import require
-from congruence.errors import CongruenceWarning, InputError, one_sentence
+from congruence.errors import CongruenceWarning, InputError, one_sentence, warn_caller
 from congruence.guards import (
     MODEL_NUMBERS,
     MODEL_TENSORS,
@@ -104,7 +103,7 @@ def as_pretrained(model: Any, revision: str | None = None) -> Pretrained:
         pretrained = load_pretrained(model, revision)
         if pretrained.hub is not None and revision is None:
             note = f"using the only commit of {model} in the cache: revision {pretrained.hub.commit}"
-            warnings.warn(note, CongruenceWarning, stacklevel=4)
+            warn_caller(note, CongruenceWarning)
         return pretrained
     if revision is not None:
         raise InputError("revision applies only to models of a hub, given as owner/name")

@@ -57,6 +57,15 @@ def check(new: Any, baseline: Any, *, options: CheckOptions, progress: Progress 
     Comparison
         With one pair, new -> baseline. Its `status` is "holds" if the difference is within `allow` and the tolerance.
         MCC, CKA and neighbour overlap are not computed. ``settings["baseline"]`` holds the number of missing rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> old = np.random.default_rng(0).normal(size=(300, 3))
+    >>> check(old.astype(np.float32), old).status
+    'holds'
+    >>> check(old[:, ::-1], old).status, check(old[:, ::-1], old, allow="rigid").status
+    ('fails', 'holds')
     """
     saved = as_baseline(baseline)
     options = remembered(saved, new, options)

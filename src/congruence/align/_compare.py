@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +28,7 @@ from congruence.align.verdict import (
 )
 from congruence.arrays import Array, to_numpy
 from congruence.checks import check_choice, check_number
-from congruence.errors import InputError, NotConvergedWarning
+from congruence.errors import InputError, NotConvergedWarning, warn_caller
 from congruence.formatting import count
 from congruence.maps.dependence import measure_dependence
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
@@ -84,6 +83,17 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     References
     ----------
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import ortho_group
+    >>> rng = np.random.default_rng(0)
+    >>> old = rng.normal(size=(300, 3))
+    >>> new = old @ ortho_group.rvs(3, random_state=0)
+    >>> result = compare({"old": old, "new": new}, groups=["rigid", "linear"])
+    >>> result.status, result["old", "new"].groups["rigid"].held_out.mean < 1e-6
+    ('holds', True)
     """
     measures = check_measures(options.similarities)
     groups = check_groups(options.groups)
@@ -340,5 +350,5 @@ def _notes(runs: Sequence[RunStatistics], plan: Protocol) -> list[str]:
     ):
         if names:
             notes.append(f"{problem.format(', '.join(names))} {cause}")
-            warnings.warn(notes[-1], NotConvergedWarning, stacklevel=4)
+            warn_caller(notes[-1], NotConvergedWarning)
     return notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -14,7 +13,7 @@ import numpy as np
 from congruence.align._run_statistics import sum_run
 from congruence.arrays import Array, Float, resolve_device, row_chunks, to_numpy
 from congruence.checks import check_choice
-from congruence.errors import InputError, NotConvergedWarning
+from congruence.errors import InputError, NotConvergedWarning, warn_caller
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol
@@ -107,6 +106,15 @@ def consensus(
     References
     ----------
     Gower 1975; ten Berge 1977 (the scales).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import ortho_group
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(100, 3))
+    >>> consensus([x, x @ ortho_group.rvs(3, random_state=0), x + 1])
+    <Consensus of 3 runs up to similarity: 100 rows x 3 dimensions, null 0.223>
     """
     check_choice("group", group, ("rigid", "similarity"))
     check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
@@ -124,7 +132,7 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
     fit = _rotate_onto_mean(_products(sums, pairs, None), group)
     if not fit.converged:
         text = f"the consensus did not converge in {MAX_ITERATIONS} iterations"
-        warnings.warn(text, NotConvergedWarning, stacklevel=3)
+        warn_caller(text, NotConvergedWarning)
     maps = _maps(sums, None, fit, group)
     values = np.zeros((sums[0].rows.n, maps[0].width))
     for part in row_chunks(*values.shape):

@@ -79,6 +79,17 @@ def compare_layers(
     References
     ----------
     Nelson et al. 2026, Definition 1; Kornblith et al. 2019 (maps of layers, by CKA).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import ortho_group
+    >>> rng = np.random.default_rng(0)
+    >>> a = {"first": rng.normal(size=(300, 3)), "second": rng.normal(size=(300, 3))}
+    >>> b = {name: layer @ ortho_group.rvs(3, random_state=0) for name, layer in a.items()}
+    >>> result = compare_layers(a, b)
+    >>> result.status
+    'holds'
     """
     measure = ALIASES.get(options.measure, options.measure)
     check_choice("measure", measure, (*GROUPS, *MEASURES))

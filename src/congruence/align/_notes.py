@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from congruence.errors import FewRowsWarning
+from congruence.errors import FewRowsWarning, warn_caller
 from congruence.maps.nearness import ROWS_FOR_AN_INTERVAL, Protocol
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
     elif plan.clustered and sizes.max() > n / 2:
         notes.append(f"One cluster holds {sizes.max()} of {n} rows: without it, maps are fitted on few rows.")
     for note in notes if warn else ():
-        warnings.warn(note, FewRowsWarning, stacklevel=4)
+        warn_caller(note, FewRowsWarning)
     return notes
 
 

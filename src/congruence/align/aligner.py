@@ -54,7 +54,8 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = None
         if is_table(X) or is_table(y):
             joined = join_two(X, y if is_table(y) else _columns(to_numpy(y)), ("X", "y"))
-            (X, y), names = joined.values, joined.features[0]
+            named = all(isinstance(one, str) for one in getattr(X, "columns", ()))  # scikit-learn knows no other names
+            (X, y), names = joined.values, joined.features[0] if named else None
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=[np.float64, np.float32])
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)

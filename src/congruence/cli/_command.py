@@ -113,8 +113,11 @@ def _flag(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parameter:
     flag = about["flag"] or "--" + field.name.replace("_", "-")
     both = kind == Optional[bool] or (kind is bool and field.default)
     names = [f"{flag}/--no-{flag.removeprefix('--')}"] if both else flag.split("/")
+    shown: bool | str = default is not None and default is not False and default != ""
+    if isinstance(field.default, tuple) and field.default:
+        shown = ", ".join(map(str, field.default))  # can be wrapped
     declared = typer.Option(
-        *names, help=about["help"], rich_help_panel=about["panel"], metavar=about["metavar"], show_default=bool(default)
+        *names, help=about["help"], rich_help_panel=about["panel"], metavar=about["metavar"], show_default=shown
     )
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(field.name, keyword, default=default, annotation=Annotated[kind, declared])

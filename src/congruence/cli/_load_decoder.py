@@ -39,6 +39,8 @@ def latents_of(name: str, latents: str | None) -> str:
     """The latents of a decoder: the file given or, for a run folder, the folder itself."""
     if latents is not None:
         return latents
+    if not is_run(name) and ":" not in name and not Path(name).exists():
+        raise InputError(f"there is no run folder {name}")
     if not is_run(name):
         raise InputError(f"LATENTS must be given, since {name!r} is not a run folder with latents of its own")
     return name

@@ -54,11 +54,11 @@ def check(
     it is another one or a limit is exceeded, 2 if the input is wrong. With
     --fail-above, the limits decide, and the status unknown fails. Examples:
 
-        congruence check embeddings.parquet --save baseline.safetensors --model-name my-model
+        congruence check embeddings.parquet --save baseline.safetensors
 
         congruence check new.parquet --baseline baseline.safetensors
 
-        congruence check new.parquet --baseline baseline.safetensors --fail-above similarity=0.3
+        congruence check new.npy --baseline old.npy --fail-above similarity=0.3
     """
     if canary is not None:
         from congruence.files import check_writable, write_text

@@ -7,12 +7,11 @@ import contextlib
 import logging
 import re
 import threading
-import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
-from congruence.errors import CongruenceWarning, InputError, MissingDependencyError
+from congruence.errors import CongruenceWarning, InputError, MissingDependencyError, warn_caller
 
 ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
 _ADDRESS = re.compile(r"(?P<scheme>(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(?P<port>[0-9]{1,5})")
@@ -81,11 +80,10 @@ def _start_workers(distributed: Any, loop: Any) -> Any:
     """Start a scheduler and workers for this process: on loopback, and with TLS and a key that only they have."""
     secure = find_spec("cryptography") is not None
     if not secure:
-        warnings.warn(
+        warn_caller(
             "Workers of --dask local listen on 127.0.0.1 without TLS, so other users of this machine can run code on "
             "them; pip install cryptography",
             CongruenceWarning,
-            stacklevel=2,
         )
     return distributed.LocalCluster(
         host="127.0.0.1",

@@ -61,7 +61,7 @@ def compare(
 
         congruence compare runs/*.parquet --id cell_id --features 'emb_*'
 
-        congruence compare old.npy new.npy --fail-on fails,unknown --fail-above similarity=0.3
+        congruence compare old.npy new.npy --fail-above similarity=0.3
     """
     from congruence.align._compare import compare as compare_runs
     from congruence.tables import expanded, unique_names

@@ -19,11 +19,11 @@ def decoder(
     measures its bi-Lipschitz constant at every row of latents, and applies
     Theorem 1; with --other, to both decoders. The code of the module is run.
 
-    Examples
-    --------
+    For example:
+
         congruence decoder mypackage.model:load_decoder latents.npy
 
-        congruence decoder path/to/model.py:decoder latents.parquet --features 'z_*' --report report.html
+        congruence decoder path/to/model.py:decoder latents.csv --features 'z_*'
 
         congruence decoder runs/vae-0 --other runs/vae-1
 

@@ -49,11 +49,11 @@ def deconfound(
     batches and scored by AUROC on the others, before and after the embedding
     is whitened, rotated to independent components or corrected. Examples:
 
-        congruence deconfound wells.parquet --batch plate --target gene --control gene=none --report report.html
+        congruence deconfound wells.csv --batch plate --control gene=none
 
-        congruence deconfound adata.h5ad --key X_openphenom --batch plate --control is_control=True --write-back
+        congruence deconfound a.h5ad --key X_pca --batch plate --control dose=0
 
-        congruence deconfound wells.csv --batch plate --target compound --control DMSO --conditions ica,tvn --jobs 4
+        congruence deconfound a.csv --batch plate --target drug --control DMSO
     """
     from congruence.batches._deconfound import deconfound as judge
     from congruence.tables import expanded

@@ -70,9 +70,9 @@ def evaluate(
 
         congruence evaluate codes.npy factors.csv --report report.html
 
-        congruence evaluate codes.parquet --factor-columns 'hue,shape' --kinds hue=circular:360
+        congruence evaluate z.csv --factor-columns hue --kinds hue=circular:360
 
-        congruence evaluate codes.parquet factors.parquet --id image --metrics infomec,dci --dci-model lightgbm
+        congruence evaluate codes.npy factors.csv --metrics infomec,dci
 
         congruence evaluate runs/ae-0 --ica --report report.html
     """

@@ -47,13 +47,13 @@ def extract(
     call resumes after an interruption. The code of a MODULE is run; no code of
     folders and models of a hub is run. Examples:
 
-        congruence extract mypackage.model:load --layers
+        congruence extract mymodel:load --layers
 
-        congruence extract mypackage.model:load --layer encoder.fc --images photos/ --pool mean --out run_b.parquet
+        congruence extract mymodel:load --layer fc --images photos --out b.parquet
 
-        congruence extract ./my-model --layer layers.11 --text corpus.txt --out run_a.parquet
+        congruence extract ./my-model --layer layers.11 --text a.txt --out a.csv
 
-        congruence extract ./my-sentence-model --text corpus.txt --out run_a.parquet
+        congruence extract ./my-sentence-model --text a.txt --out a.parquet
 
         congruence extract EleutherAI/pythia-70m --revision COMMIT --layers
     """
@@ -120,7 +120,7 @@ def _model(name: str) -> Any:
 
     if ":" not in name:
         raise InputError(
-            f"{name} is not a model: give a folder, the name of a model on a hub (owner/name) "
+            f"{name} is not a model: give a folder that exists, the name of a model on a hub (owner/name) "
             "or the name of a function, package.module:function"
         )
     loaded = load_named(name, "model")

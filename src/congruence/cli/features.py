@@ -27,13 +27,13 @@ def features(
     Matches features one to one by their cosine, and counts how many come back
     and how many would by chance.
 
-    Examples
-    --------
-        congruence features sae_seed0.safetensors sae_seed1.safetensors --key W_dec --report features.html
+    For example:
 
-        congruence features sae0/ sae1/ sae2/ --activations tokens.parquet --text context --csv features.csv
+        congruence features sae0.safetensors sae1.safetensors --key W_dec
 
-        congruence features ica0.safetensors ica1.safetensors --activations run0.parquet,run1.parquet
+        congruence features sae0/ sae1/ --activations tokens.csv --text context
+
+        congruence features a.safetensors b.safetensors --activations a.csv,b.csv
     """
     from congruence.features._match import match_features
 

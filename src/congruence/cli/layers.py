@@ -29,13 +29,13 @@ def layers(
     Compares every pair of layers, as written by 'extract': the held-out error
     after the best rotation and scale, or another measure, and its null.
 
-    Examples
-    --------
+    For example:
+
         congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --report layers.html
 
-        congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --measure cka --json -
+        congruence layers 'a.*.parquet' 'b.*.parquet' --measure cka --json -
 
-        congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --rows 1000 --fail-on fails,unknown
+        congruence layers 'a.*.parquet' 'b.*.parquet' --fail-on fails,unknown
 
         congruence layers 'run_a/seed*/layer*.npy' 'run_b/seed*/layer*.npy'
     """

@@ -18,9 +18,9 @@ def mechanism(
     independence; without --blocks it finds the blocks that the decoder
     supports. The code of the module is run. Examples:
 
-        congruence mechanism mypackage.model:load_decoder latents.npy --blocks '0-1,2,3-4' --report report.html
+        congruence mechanism mymodel:load_decoder latents.npy --blocks '0-1,2,3'
 
-        congruence mechanism path/to/model.py:decoder latents.parquet --features 'z_*' --json -
+        congruence mechanism path/to/model.py:decoder latents.csv --json -
     """
     from congruence.mechanism.examination import examine_mechanism
 

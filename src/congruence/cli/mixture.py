@@ -60,7 +60,7 @@ def mixture(
 
         congruence mixture 'runs/vade-*' --report report.html
 
-        congruence mixture --prior prior.npz --decoder model:load --report report.html
+        congruence mixture --prior prior.npz --decoder model:load
 
         congruence mixture --prior prior.npz --codes draws.npy --codes-are draws
     """

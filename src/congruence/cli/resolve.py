@@ -59,17 +59,17 @@ def resolve(
     from noise, found from every start, and found again on disjoint halves of
     the rows. Examples:
 
-        congruence resolve embeddings.parquet --out components.parquet --model ica.safetensors
+        congruence resolve x.parquet --out ica.parquet --model ica.safetensors
 
-        congruence resolve embeddings.parquet --components 0.95 --report report.html
+        congruence resolve x.parquet --components 0.95 --report report.html
 
-        congruence resolve measurements.parquet --standardize --components 0.95 --report report.html
+        congruence resolve measurements.csv --standardize --components 0.95
 
-        congruence resolve new.parquet --apply ica.safetensors --out components.parquet
+        congruence resolve new.parquet --apply ica.safetensors --out new_ica.csv
 
         congruence resolve 'export/*.parquet' --rows auto --out components.parquet
 
-        congruence resolve big.zarr --dask tcp://scheduler:8786 --out components.zarr
+        congruence resolve big.zarr --dask tcp://scheduler:8786 --out ica.zarr
     """
     from congruence.tables import expanded
 

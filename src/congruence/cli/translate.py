@@ -51,7 +51,7 @@ def fit(
     recovers them, the number of paired rows that are needed, and a go or
     no-go. Example:
 
-        congruence translate fit old.parquet new.parquet --id doc_id --map upgrade.safetensors
+        congruence translate fit old.parquet new.parquet --map map.safetensors
 
     With --unpaired no row needs to be in both files. That is experimental: the
     map cannot be tested on held-out rows, and is never called a go.
@@ -87,11 +87,11 @@ def apply(
     The files of a pattern or of a folder are translated one by one into a
     folder of the same names. The same command resumes after an interruption.
 
-    Examples
-    --------
-        congruence translate apply upgrade.safetensors new_full.parquet --out in_old_space.parquet
+    For example:
 
-        congruence translate apply upgrade.safetensors 'export/*.parquet' --out in_old_space --flag-far
+        congruence translate apply map.safetensors new.parquet --out as_old.npy
+
+        congruence translate apply map.safetensors 'new/*.parquet' --out as_old
     """
     from congruence.translation._apply import apply_files, is_many
 
@@ -124,13 +124,11 @@ def export(
 ) -> None:
     """Write a translator for programs without congruence.
 
-    Examples
-    --------
-        congruence translate export upgrade.safetensors --to onnx --out upgrade.onnx
+    For example:
 
-        congruence translate export upgrade.safetensors --to sentence-transformers --out upgrade
+        congruence translate export map.safetensors --to onnx --out map.onnx
 
-        congruence translate export upgrade.safetensors --to numpy --out upgrade.py
+        congruence translate export map.safetensors --to numpy --out map.py
     """
     from congruence.translation.export import export_translator
     from congruence.translation.translator import load_translator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from scipy.stats import f
 
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.checks import check_integers, check_number
-from congruence.errors import InputError, NotConvergedWarning
+from congruence.errors import InputError, NotConvergedWarning, warn_caller
 from congruence.formatting import count
 from congruence.ica._halves import blocks_of, check_components, error_limit, pair_errors, units
 from congruence.ica._point import polar
@@ -228,4 +227,4 @@ def fewer_than_requested(n_components: Any, components: Components) -> str:
 def warn_unless_converged(unmixing: Unmixing) -> None:
     """Warn, with the reason and what to do, where the solver did not converge."""
     if not unmixing.converged:
-        warnings.warn(advice(unmixing), NotConvergedWarning, stacklevel=3)
+        warn_caller(advice(unmixing), NotConvergedWarning)

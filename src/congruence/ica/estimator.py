@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from congruence._saved import read_saved, write_saved
-from congruence.errors import CongruenceWarning, InputError
+from congruence.errors import CongruenceWarning, InputError, warn_caller
 from congruence.ica._linear import LinearEstimator, open_rows
 from congruence.ica._unmixing import MAX_ITER
 from congruence.ica.components import (
@@ -183,7 +182,7 @@ class ICA(LinearEstimator):
         self._set_components(components)
         warn_unless_converged(components.unmixing)
         if text := fewer_than_requested(self.n_components, components):
-            warnings.warn(text, CongruenceWarning, stacklevel=2)
+            warn_caller(text, CongruenceWarning)
         return self
 
     @classmethod

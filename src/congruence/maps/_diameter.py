@@ -60,6 +60,11 @@ def diameter(x: Any, *, device: str = "auto", max_pairs: int | None = None) -> D
     -------
     Diameter
         Exact to a relative 1e-12; where the search stopped, the longest distance measured and a certified upper bound.
+
+    Examples
+    --------
+    >>> diameter([[0, 0], [1, 1], [3, 4]]).value
+    5.0
     """
     x = as_rows(x)
     return rows_diameter(Rows(x, resolve_device(device, x)), max_pairs=max_pairs)

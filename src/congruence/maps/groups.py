@@ -40,14 +40,17 @@ _TRIED, _FINER = 4, 8  # penalties for each factor of e, and how much finer they
 class Map:
     """The map x -> (x - source_mean) @ matrix + target_mean, a member of `group`.
 
-    It acts on rows of `width` numbers; narrower rows are zero-padded to it, and the result has `width` columns.
-    numpy arrays are mapped to numpy arrays, torch tensors to tensors on the same device.
+    It acts on rows of `width` numbers and returns as many. If the rows of the fit were narrower, rows of `d_x` columns
+    (of `d_y` for its inverse) are accepted too and zero-padded; any other width is rejected. numpy arrays are mapped
+    to numpy arrays, torch tensors to tensors on the same device.
     """
 
     group: str
     matrix: Float  # (width, width)
     source_mean: Float  # (width,)
     target_mean: Float  # (width,)
+    d_x: int | None = None  # columns of the rows it was fitted on; None where they are not known
+    d_y: int | None = None
 
     @property
     def width(self) -> int:
@@ -60,11 +63,13 @@ class Map:
         return float(linalg.norm(self.matrix) / np.sqrt(self.width))
 
     def __call__(self, x: Any) -> Any:
-        """Map the rows of x, shape (n, d) with d <= width, to shape (n, width)."""
+        """Map the rows of x, shape (n, width) or (n, d_x), to shape (n, width)."""
         x = as_matrix(x, "x", finite=False)
         d = int(x.shape[1])
         if d > self.width:
             raise InputError(f"x must have at most {self.width} columns, the width of this map; got {d}")
+        if self.d_x is not None and d not in (self.d_x, self.width):
+            raise InputError(f"x must have {self.d_x} columns, as the rows of the fit; got {d}")
         shift = self.target_mean - self.source_mean[d:] @ self.matrix[d:]  # padded columns are zeros minus the mean
         matrix, mean, shift = (as_float64_like(a, x) for a in (self.matrix[:d], self.source_mean[:d], shift))
         return like((as_float64_like(x, x) - mean) @ matrix + shift, x)
@@ -82,7 +87,7 @@ class Map:
                     "fit a rigid map, or fit the map from y to x"
                 )
             matrix = linalg.inv(self.matrix)
-        return Map(self.group, matrix, self.target_mean, self.source_mean)
+        return Map(self.group, matrix, self.target_mean, self.source_mean, self.d_y, self.d_x)
 
     def then(self, other: Map) -> Map:
         """The map that applies this one first and `other` second; its group is the larger of the two."""
@@ -90,7 +95,7 @@ class Map:
             raise InputError(f"other must be a map of width {self.width}, like this one; got width {other.width}")
         group = max(self.group, other.group, key=FITTED.index)
         target_mean = (self.target_mean - other.source_mean) @ other.matrix + other.target_mean
-        return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean)
+        return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean, self.d_x, other.d_y)
 
     def save(self, path: str | Path, **about: Any) -> None:
         """Write the map as safetensors, with its group and `about` as JSON in the header, for `congruence.load`."""
@@ -107,7 +112,7 @@ def write_map(
     from congruence._saved import write_saved
 
     arrays = {name: getattr(h, name) for name in _ARRAYS} | dict(further or {})
-    write_saved(path, kind, {"group": h.group, "about": dict(about)}, arrays)
+    write_saved(path, kind, {"group": h.group, "d_x": h.d_x, "d_y": h.d_y, "about": dict(about)}, arrays)
 
 
 def load_map(path: str | Path) -> Map:
@@ -134,9 +139,16 @@ def read_map(
         raise InputError(f"{path} does not hold a map: its arrays have shapes {shapes}")
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"{path} does not hold a map: it has NaN or infinite values")
+    columns = header.get("d_x"), header.get("d_y")  # None in files of version 0.1.0
+    if any(d is not None and not (type(d) is int and 0 < d <= width) for d in columns):
+        raise InputError(f"{path} does not hold a map: it is of width {width}, between rows of {columns} columns")
     about = header.get("about")
     more = {name: found[name] for name in further} if set(further) <= found.keys() else {}
-    return Map(header["group"], **arrays), about if isinstance(about, dict) else {}, more
+    return (
+        Map(header["group"], **arrays, d_x=columns[0], d_y=columns[1]),
+        about if isinstance(about, dict) else {},
+        more,
+    )
 
 
 def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
@@ -164,6 +176,16 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     References
     ----------
     Schönemann 1966 (rigid); Umeyama 1991 (similarity); Golub, Heath and Wahba 1979, eq. 2.3 (ridge).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(50, 2))
+    >>> h = fit_map(x, 2 * x[:, ::-1] + 1)
+    >>> h
+    <Map similarity, width 2, scale 2.00>
+    >>> bool(np.allclose(h.inverse()(h(x)), x))
+    True
     """
     check_choice("group", group, FITTED)
     x, y = as_paired(x, y)
@@ -174,7 +196,7 @@ def fit_group(paired: PairScatter, group: str) -> Map:
     """Fit the map of `group` from the sums of paired rows."""
     width = paired.width
     if group == "identity":
-        return Map(group, np.eye(width), np.zeros(width), np.zeros(width))
+        return Map(group, np.eye(width), np.zeros(width), np.zeros(width), *paired.cross.shape)
     if group == "permutation":
         matrix = signed_permutation(paired.padded)
     elif group in ("rigid", "similarity"):
@@ -239,5 +261,7 @@ def _ridge(paired: PairScatter, centre: Float) -> Float:
 
 def centred_map(paired: PairScatter, group: str, matrix: Float) -> Map:
     """The map with the given matrix that carries the mean of the source onto the mean of the target."""
-    means = [np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)]
-    return Map(group, matrix, *means)
+    source, target = (
+        np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)
+    )
+    return Map(group, matrix, source, target, *paired.cross.shape)

@@ -8,7 +8,6 @@ parts are only matched between neighbouring points.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch
-from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
+from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError, warn_caller
 from congruence.formatting import count
 from congruence.mechanism import derivatives
 from congruence.mechanism._blocks import Blocks, merge_groups, write_blocks
@@ -210,7 +209,7 @@ def discover(
             f"The decoder has {prepared.outputs} outputs for {prepared.dimension} latents; parts of type D and S at a "
             "point are uninformative then, since any invertible square Jacobian splits into single directions."
         )
-        warnings.warn(notes[0], FewOutputsWarning, stacklevel=2)
+        warn_caller(notes[0], FewOutputsWarning)
     if small == SINGLE and rtol is None:
         notes.append(f"The decoder works in float32 only: to find parts, links up to {SINGLE:g} count as zero.")
     finders: dict[str, Callable[[], FinestParts]] = {

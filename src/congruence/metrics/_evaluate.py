@@ -99,6 +99,15 @@ def evaluate(
     -------
     Evaluation
         A score that is undefined is NaN and has a reason.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> factors = np.random.default_rng(0).uniform(size=(300, 2))
+    >>> named = {"hue": factors[:, 0], "size": factors[:, 1]}
+    >>> result = evaluate(-factors[:, ::-1], named, metrics=["mcc"], resamples=0)
+    >>> result.verdict, result["hue"].code
+    ('All 2 factors have a code of their own.', 'code1')
     """
     options = _check(options)
     rows = pair(

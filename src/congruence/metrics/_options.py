@@ -20,7 +20,7 @@ class EvaluateOptions(ReadOptions):
     )
     kinds: Any = option(
         "auto",
-        "Kinds of factors: one for all, or 'hue=circular:360,shape=categorical'; others are guessed.",
+        "Kinds of factors: one for all, or by name, e.g. hue=circular:360; others are guessed.",
         panel=DATA,
     )
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)

@@ -19,9 +19,9 @@ STYLES = {"holds": "green", "fails": "red", "ambiguous": "yellow", "unknown": "d
 
 
 def show(document: Document, console: Console) -> None:
-    """Print the document on a rich console."""
+    """Print the document on a rich console: sentences are wrapped on a terminal, and stay on one line in a file."""
     for part in _parts(document, console):
-        console.print(part, soft_wrap=isinstance(part, str), highlight=False)
+        console.print(part, soft_wrap=isinstance(part, str) and not console.is_terminal, highlight=False)
 
 
 def show_table(table: Table, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -64,6 +65,8 @@ def check_format(path: Path) -> Format:
     """Return the format of a path, after checking that there is a file or folder of that kind which can be read."""
     known = BY_SUFFIX.get(suffix_of(path))
     if known is None:
+        if not os.path.isdir(path):
+            check_readable(path)  # that it does not exist is said before that its suffix is unknown
         raise TableError(f"{path} has an unknown suffix {suffix_of(path)!r}; known are {', '.join(SUFFIXES)}")
     check_readable(path, folder=known.folder)
     return known

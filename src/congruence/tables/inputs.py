@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -14,7 +13,7 @@ import numpy as np
 
 from congruence.arrays import Array, as_matrix, is_dask, is_tensor
 from congruence.checks import check_integer
-from congruence.errors import InputError, InputWarning
+from congruence.errors import InputError, InputWarning, warn_caller
 from congruence.files import InputFile, ReadFile, describe_file
 from congruence.memory import check_fits, load_matrix
 from congruence.options import ReadOptions, takes
@@ -296,7 +295,7 @@ def as_rows(x: Any, name: str = "x") -> Any:
 def warn_of(notes: Iterable[str]) -> None:
     """Issue notes about inputs as warnings, for functions whose result has no notes."""
     for note in notes:
-        warnings.warn(note, InputWarning, stacklevel=4)
+        warn_caller(note, InputWarning)
 
 
 def _named(runs: Any) -> tuple[list[str], list[Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from congruence.arrays import Array, finite_rows, listing, row_chunks, to_numpy
-from congruence.errors import PairedByPositionWarning, TableError
+from congruence.errors import PairedByPositionWarning, TableError, warn_caller
 from congruence.memory import take_rows
 from congruence.tables._sampling import Sample
 from congruence.tables.columns import PREFIX
@@ -123,10 +122,9 @@ def _rows_by_position(tables: Sequence[Table]) -> list[Index]:
     if named:
         _check_same_order(named)
         without = listing([table.name for table in tables if table.ids is None], 10)
-        warnings.warn(
+        warn_caller(
             f"rows are paired by position, because {without} has no ids; name the id column with --id",
             PairedByPositionWarning,
-            stacklevel=3,
         )
     return [np.arange(tables[0].n)] * len(tables)
 

@@ -47,6 +47,15 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
         The file, or the folder of a .zarr store. It is replaced if it exists.
     id : str, optional
         The name of the id column in files with columns; by default the one it was read from, or "id".
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from congruence import Table, read_table
+    >>> path = tempfile.mkdtemp() + "/run.parquet"
+    >>> write_table(Table(np.eye(3), "run", ids=["a", "b", "c"]), path)
+    >>> read_table(path)
+    Table('run', 3 x 3, ids, 0 metadata columns)
     """
     path = Path(path)
     suffix = writable_suffix(path)

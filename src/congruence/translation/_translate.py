@@ -70,6 +70,17 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     -------
     Translation
         ``result.translator(x)`` translates; `status` and `verdict` are the decision whether to use it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import ortho_group
+    >>> rng = np.random.default_rng(0)
+    >>> old = rng.normal(size=(300, 4))
+    >>> new = old @ ortho_group.rvs(4, random_state=0)
+    >>> result = translate(old, new)
+    >>> result.status, bool(np.allclose(result.translator(new), old))
+    ('holds', True)
     """
     _check_options(options)
     if options.unpaired:

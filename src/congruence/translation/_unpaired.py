@@ -196,5 +196,5 @@ def _translator(new: _Cloud, old: _Cloud, found: Found, normalize: str | None) -
     square = np.zeros((width, width))
     square[:d_new, :d_old] = matrix
     target = old.mean + old.size * (old.axes @ to_numpy(found.map[-1]).astype(np.float64))
-    means = [np.pad(mean, (0, width - len(mean))) for mean in (new.mean, target)]
-    return Translator(Map("linear", square, *means), normalize, d_new, d_old)
+    of_new, of_old = (np.pad(mean, (0, width - len(mean))) for mean in (new.mean, target))
+    return Translator(Map("linear", square, of_new, of_old, d_new, d_old), normalize, d_new, d_old)

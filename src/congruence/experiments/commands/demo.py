@@ -30,4 +30,4 @@ def demo(
         result = run_demo(out, seeds=seeds, epochs=epochs, progress=progress)
     cli.deliver(result, outputs)
     if not outputs.quiet:
-        cli.say(f"codes of each seed and the report: {out}")
+        cli.say(f"codes of each seed: {out}; open the report {out / 'report.html'} in a browser")

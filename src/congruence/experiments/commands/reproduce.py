@@ -46,7 +46,7 @@ def reproduce(
 
         congruence reproduce list
 
-        congruence reproduce statistical-versus-structural --scale smoke --out stable
+        congruence reproduce statistical-versus-structural --scale smoke
 
         congruence reproduce verify stable
 

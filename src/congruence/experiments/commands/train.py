@@ -41,7 +41,15 @@ def train(
     options: TrainOptions,
     outputs: TrainOutputs,
     data: Annotated[str, typer.Option(help=DATASETS, rich_help_panel=DATA)] = "rooms",
-    dask: cli.Dask = None,
+    dask: Annotated[
+        str | None,
+        cli.flag(
+            "--dask",
+            help="Train on the workers of this dask scheduler, or on 'local' ones.",
+            panel="Method",
+            metavar="ADDRESS",
+        ),
+    ] = None,
 ) -> None:
     """Train a model on images or rows.
 
@@ -51,13 +59,13 @@ def train(
     repeated, but continued if --steps is larger. file.py:Class is a torch
     module with the methods loss, encode and decode; its code is run. Examples:
 
-        congruence train ae --data rooms --weight-decay 0.1 --seeds 0,1,2 --out runs/
+        congruence train ae --data rooms --weight-decay 0.1 --seeds 0,1,2
 
-        congruence train vae --data sprites --n 20000 --net small --steps 2000 --jobs 2
+        congruence train vae --data sprites --n 20000 --steps 2000 --jobs 2
 
-        congruence train vade --data pinwheel --clusters 3 --seeds 0,1,2,3,4 --out runs/
+        congruence train vade --data pinwheel --clusters 3 --seeds 0-4
 
-        congruence train mymodel.py:MyModel --data rows.parquet --steps 1000 --out runs/
+        congruence train mymodel.py:MyModel --data rows.parquet --steps 1000
     """
     from congruence.experiments.training import train as train_seeds
     from congruence.experiments.training._train import check_workers

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from congruence.errors import CongruenceWarning, InputError, one_sentence
+from congruence.errors import CongruenceWarning, InputError, one_sentence, warn_caller
 from congruence.importing import call_named, find_named, parameters_of
 from congruence.rows.devices import GENERATORS
 
@@ -149,7 +148,7 @@ def check_code(config: Mapping[str, Any], code: Any, folder: Path) -> None:
     """Warn if the file of a class has changed since a run folder was trained with it."""
     _, file = _name_and_file(code)
     if file is not None and config.get("code", _digest(file)) != _digest(file):
-        warnings.warn(f"{file} has changed since {folder} was trained", CongruenceWarning, stacklevel=3)
+        warn_caller(f"{file} has changed since {folder} was trained", CongruenceWarning)
 
 
 def is_module(model: Any) -> bool:

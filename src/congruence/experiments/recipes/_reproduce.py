@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from congruence.arrays import resolve_device
 from congruence.checks import check_choice, check_seed
-from congruence.errors import CongruenceWarning, InputError
+from congruence.errors import CongruenceWarning, InputError, warn_caller
 from congruence.experiments.recipes._files import (
     FILES,
     PARTS,
@@ -223,7 +222,7 @@ def _read_finished(folder: Path, settings: Mapping[str, Any]) -> RecipeResult | 
         return None
     if changed := [name for name in changed_files(folder) if (folder / name).exists()]:
         text = f"{folder / changed[0]} is not as it was written; it is written again from finished parts"
-        warnings.warn(text, CongruenceWarning, stacklevel=4)
+        warn_caller(text, CongruenceWarning)
         return None
     if not all((folder / file).is_file() for file in (*FILES, *(f"{one.name}.svg" for one in result.figures))):
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from congruence.checks import check_integer
-from congruence.errors import CongruenceError, CongruenceWarning, InputError
+from congruence.errors import CongruenceError, CongruenceWarning, InputError, warn_caller
 from congruence.experiments.data.registry import DataOutline, is_own_data, load_data, outline_data
 from congruence.experiments.models.catalogue import model_config
 from congruence.experiments.models.own_models import is_module, own_config
@@ -88,7 +88,7 @@ def train(
         if isinstance(outcome, str):
             raise InputError(outcome)
         for kind, text in outcome:
-            warnings.warn(f"{plan.name}: {text}", kind, stacklevel=3)
+            warn_caller(f"{plan.name}: {text}", kind)
     return [open_run(plan.folder) for plan in plans]
 
 

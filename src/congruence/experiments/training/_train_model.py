@@ -18,7 +18,7 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.checks import check_choice, require
-from congruence.errors import CollapsedWarning, InputError
+from congruence.errors import CollapsedWarning, InputError, warn_caller
 from congruence.experiments.models.own_models import check_code, check_trainable, describe_model
 from congruence.experiments.models.reconstructions import (
     apply_in_batches,
@@ -391,7 +391,7 @@ def _finish(
     record_files(run.folder, OUTCOME)
     collapsed = posterior_collapse(model, *evaluated).sentence if _is_mixture(model) else ""
     if collapsed:
-        warnings.warn(f"{collapsed}; {_ADVICE}", CollapsedWarning, stacklevel=3)
+        warn_caller(f"{collapsed}; {_ADVICE}", CollapsedWarning)
 
 
 def _read_outcome(run: Run) -> Trained:

@@ -12,13 +12,12 @@ import contextlib
 import math
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from congruence.checks import require
-from congruence.errors import InputError, NotConvergedWarning, Terminated
+from congruence.errors import InputError, NotConvergedWarning, Terminated, warn_caller
 from congruence.experiments.processes import HANGUP, handling
 from congruence.experiments.runs import Run
 from congruence.experiments.training._checkpoints import (
@@ -258,11 +257,10 @@ class _Loop:
             when = f"between steps {self.checked + 1} and {self.step}"
         self._restore()
         self.ended = "diverged"
-        warnings.warn(
+        warn_caller(
             f"the loss or its gradient was NaN or infinite {when}, so training stopped; the model is that of step "
             f"{self.step}, the last checkpoint; use a smaller learning_rate, or clip",
             NotConvergedWarning,
-            stacklevel=4,
         )
 
     def _restore(self) -> None:
