@@ -26,6 +26,7 @@ def entry(row: Row | None) -> str:
         text = f"{100 * float(row['rate']):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
     else:
         text = f"{float(row['mean']):.3g}" + ("" if math.isnan(low) else f" ({low:.3g} to {high:.3g})")
+        text = text.replace("-", "−")
     return f"**{text}**" if row["met"] == "no" else f"{text} ✓" if row["met"] == "yes" else text
 
 
@@ -42,6 +43,11 @@ def link(heading: str) -> str:
     """A heading as a link to its section."""
     anchor = re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
     return f"[{heading}](#{anchor})"
+
+
+def limit(row: Row) -> str:
+    """The limit of a value, in signs that do not break."""
+    return row["limit"].replace("<= ", "≤\u00a0").replace(">= ", "≥\u00a0").replace("\u00a0-", "\u00a0−")
 
 
 def excess(row: Row) -> float:
@@ -66,8 +72,8 @@ def render_limits(rows: Sequence[Row]) -> str:
     for of_limit in by_limit(rows):
         worst = max(of_limit, key=excess)
         met = f"{sum(row['met'] == 'yes' for row in of_limit)} of {len(of_limit)}"
-        lines.append([worst["quantity"], worst["limit"], met, where(worst), entry(worst)])
-    return table(["statement or value", "limit", "met in", "worst cell", "its value (95 % interval)"], lines)
+        lines.append([worst["quantity"], limit(worst), met, where(worst), entry(worst)])
+    return table(["statement or value", "limit", "met in", "worst case", "its value (95 % interval)"], lines)
 
 
 def render_cells(rows: Sequence[Row]) -> str:
@@ -103,7 +109,7 @@ def render_summary(rows: Sequence[Row], headings: dict[str, str]) -> str:
 def render_exceeded(rows: Sequence[Row], headings: dict[str, str]) -> str:
     """One line per value beyond its limit."""
     beyond = [row for row in rows if row["met"] == "no"]
-    lines = [[link(headings[row["section"]]), where(row), row["quantity"], row["limit"], entry(row)] for row in beyond]
+    lines = [[link(headings[row["section"]]), where(row), row["quantity"], limit(row), entry(row)] for row in beyond]
     return table(["section", "truth", "statement or value", "limit", "value (95 % interval)"], lines)
 
 
@@ -114,7 +120,7 @@ def render_origin(rows: Sequence[Row]) -> str:
     counts = [int(row["simulations"]) for row in rows if is_measured(row)]
     origins = dict.fromkeys(f"{row['versions']}; {row['machine']}" for row in rows)
     hours = sum({(row["section"], row["cell"], row["n"]): float(row["cpu_s"] or 0) for row in rows}.values()) / 3600
-    size = f"{min(counts)} to {max(counts)} simulations per cell (see the csv), {hours:.1f} CPU hours in all."
+    size = f"{min(counts)} to {max(counts)} simulations per case (see the csv), {hours:.1f} CPU hours in all."
     return "\n".join([f"{size} Versions and machines:\n", *(f"- {origin}" for origin in origins)])
 
 
