@@ -21,7 +21,6 @@ import math
 import multiprocessing
 import os
 import platform
-import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import Any
 import numpy as np
 import scipy
 from calibration_cells import SECTIONS
+from calibration_page import render
 from calibration_readings import Cell, Quantity
 from scipy.stats import beta, t
 from threadpoolctl import threadpool_limits
@@ -155,85 +155,6 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         writer.writeheader()
         for row in sorted(rows, key=lambda row: order[row["section"]]):
             writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
-
-
-# The tables of the documentation, made from the csv.
-
-
-def is_measured(row: Row) -> bool:
-    return bool(row["rate"] or row["mean"])
-
-
-def entry(row: Row | None) -> str:
-    """A rate in per cent or a mean, with its interval; bold where its limit is not met."""
-    if row is None or not is_measured(row):
-        return ""
-    low, high = (float(row[end] or "nan") for end in ("low", "high"))
-    if row["rate"]:
-        text = f"{100 * float(row['rate']):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-    else:
-        text = f"{float(row['mean']):.3g}" + ("" if math.isnan(low) else f" ({low:.3g} to {high:.3g})")
-    return f"**{text}**" if row["met"] == "no" else f"{text} ✓" if row["met"] == "yes" else text
-
-
-def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines))
-
-
-def render_section(rows: Sequence[Row]) -> str:
-    """One line per cell, one column per quantity."""
-    rows = [row for row in rows if is_measured(row)]
-    if not rows:
-        return "*Not simulated yet.*"
-    names = list(dict.fromkeys(row["quantity"] for row in rows))
-    cells: dict[tuple[str, ...], dict[str, Row]] = {}
-    for row in rows:
-        cells.setdefault((row["cell"], row["n"], row["d"]), {})[row["quantity"]] = row
-    lines = [[*cell, *(entry(found.get(name)) for name in names)] for cell, found in cells.items()]
-    return table(["truth", "n", "d", *names], lines)
-
-
-def excess(row: Row) -> float:
-    """How far a value lies beyond its limit; negative within it."""
-    value = float(row["rate"] or row["mean"])
-    ends = (part.split() for part in row["limit"].split(" and "))
-    return max(value - float(end) if sign == "<=" else float(end) - value for sign, end in ends)
-
-
-def render_limits(rows: Sequence[Row]) -> str:
-    """One line per limit: in how many cells it is met, and the cell farthest from it."""
-    limits: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        if row["limit"] and is_measured(row):
-            limits.setdefault((row["section"], row["quantity"], row["limit"]), []).append(row)
-    lines = []
-    for (section, quantity, limit), of_limit in limits.items():
-        worst = max(of_limit, key=excess)
-        met = sum(row["met"] == "yes" for row in of_limit)
-        where = f"{worst['cell']}{f', n = {n}' if (n := worst['n']) else ''}"
-        lines.append([section, quantity, limit, f"{met} of {len(of_limit)}", where, entry(worst)])
-    if not lines:
-        return "*Not simulated yet.*"
-    return table(["section", "quantity", "limit", "met in", "worst cell", "its value (95 % interval)"], lines)
-
-
-def render_origin(rows: Sequence[Row]) -> str:
-    """Versions, machine and numbers of simulations."""
-    if not rows:
-        return "*Not simulated yet.*"
-    counts = [int(row["simulations"]) for row in rows if is_measured(row)]
-    origins = dict.fromkeys(f"{row['versions']}; {row['machine']}" for row in rows)
-    hours = sum({(row["section"], row["cell"], row["n"]): float(row["cpu_s"] or 0) for row in rows}.values()) / 3600
-    size = f"{min(counts)} to {max(counts)} simulations per cell (see the csv), {hours:.1f} CPU hours in all."
-    return f"{size} {' / '.join(origins)}."
-
-
-def render(page: str, rows: Sequence[Row]) -> str:
-    """The page with every table between its markers made from the rows of the csv."""
-    tables = {"limits": render_limits(rows), "origin": render_origin(rows)}
-    tables |= {name: render_section([row for row in rows if row["section"] == name]) for name in SECTIONS}
-    pattern = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-    return pattern.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", page)
 
 
 def choose(only: str | None, quick: bool, text: str = "") -> list[Cell]:

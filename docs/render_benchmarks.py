@@ -123,7 +123,7 @@ def compared(title):
 
 def table(lines):
     """Cells as a Markdown table."""
-    head = ("what", "size", "ours", "peer", "peer's", "ours is better by")
+    head = ("what", "size", "ours", "peer", "peer's", "peer's / ours, or ours − peer's")
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ("---",) * len(head), *lines))
 
 

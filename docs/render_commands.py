@@ -14,7 +14,10 @@ def describe(name, command):
         return
     yield f"## congruence {name}\n"
     text = inspect.cleandoc(command.help or "").replace("\b", "")
-    yield re.sub(r"^(.+)\n-+$", r"\1:", text, flags=re.MULTILINE) + "\n"  # sections of a docstring are no headings here
+    text = re.sub(r"^(    .+)\n\n(?=    )", r"\1\n", text, flags=re.MULTILINE)  # examples without empty lines
+    yield (
+        re.sub(r"^(.+)\n-+\n+", r"\1:\n\n", text, flags=re.MULTILINE) + "\n"
+    )  # sections of a docstring are no headings here
     yield "| argument or option | default | meaning |\n|---|---|---|"
     for parameter in command.params:
         if getattr(parameter, "hidden", False):
@@ -23,7 +26,7 @@ def describe(name, command):
         if parameter.param_type_name == "argument":
             names = [parameter.metavar or parameter.name.upper()]
         written = ", ".join(f"`{one}`" for one in names)
-        default = parameter.default
+        default = parameter.opts[0] if parameter.default is True else parameter.default
         shown = "" if default is None or default is False or default == () or callable(default) else f"`{default}`"
         meaning = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|").replace("<", "&lt;")
         yield f"| {written} | {shown} | {meaning} |"

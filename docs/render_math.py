@@ -14,6 +14,7 @@ def on_page_content(content, **_):
 
     def as_mathml(match):
         kind = "block" if match[1] == "div" else "inline"
-        return PRIME.sub(r"<mrow>\1<mo>&#x02032;</mo></mrow>", convert(html.unescape(match[2]), display=kind))
+        formula = PRIME.sub(r"<mrow>\1<mo>&#x02032;</mo></mrow>", convert(html.unescape(match[2]), display=kind))
+        return f'<div class="formula">{formula}</div>' if kind == "block" else formula
 
     return FORMULA.sub(as_mathml, content)

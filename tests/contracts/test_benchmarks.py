@@ -240,7 +240,7 @@ def test_the_tables_of_error_rates_are_those_of_the_csv(monkeypatch):
 
     page = calibration.PAGE.read_text()
     assert calibration.render(page, calibration.read(calibration.RESULTS)) == page
-    assert page.count("<!-- table: ") == page.count("<!-- end of table -->") == 2 + len(calibration.SECTIONS)
+    assert page.count("<!-- table: ") == page.count("<!-- end of table -->") == 3 + len(calibration.SECTIONS)
 
 
 def test_the_benchmark_of_the_ica_lens_runs(tmp_path, run):
