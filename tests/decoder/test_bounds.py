@@ -76,7 +76,7 @@ def test_the_form_of_the_paper_ends_at_the_square_root_of_two():
     beyond = theorem1(1.42, 1.0, 2)
     assert not beyond.applies
     assert beyond.paper is None
-    assert "Lambda <= sqrt(2)" in beyond.reason
+    assert "Λ ≤ √2" in beyond.reason
 
 
 def test_a_constant_of_your_own_is_used_and_named_as_yours():

@@ -294,6 +294,7 @@ def first_mark(page, selector):
         ("check", ["<b>0</b>", "plate: 0"]),
         ("layers", ["layers.0 → $l_0$", "similarity error, of the diameter: ", "above chance: ", "p: "]),
         ("features", ["feature ", "nearest ", ", cosine "]),
+        ("deconfounding", ["random rotation, MTOR: −0.010"]),
         ("resolution", ["ica0, identified: "]),
         ("evaluation", ["size, z1: 0.90"]),
     ],

@@ -8,7 +8,7 @@ import pytest
 from matplotlib import pyplot
 
 from congruence.align.comparison import Plane
-from congruence.maps.nearness import NOTHING
+from congruence.maps.nearness import NOTHING, HeldOut
 from congruence.report import figures
 from congruence.report.figures.svg import PALETTE
 
@@ -181,12 +181,28 @@ def test_many_rows_that_lie_far_away_are_a_part_of_the_figure(make_pair, make_pl
         (np.array([f"p{i % 12}" for i in range(300)]), [f"p{i}" for i in (0, 1, 2, 3, 4, 5, 6)] + ["other"]),
         (np.linspace(0, 1, 300) ** 2, ["0 to 0.02769", "0.02769 to 0.1107", "0.1107 to 0.2492", "0.2492 to 0.4430"]),
         (np.where(np.arange(300) < 250, np.arange(300.0), np.nan), ["0 to 49.75"]),
+        (np.arange(300) % 10, ["0 to 1", "2 to 4", "5 to 6", "7 to 9"]),  # no value is in two names
+        (np.minimum(np.arange(300) % 100, 20), ["0 to 20"]),
     ],
 )
 def test_planes_are_coloured_by_a_column(pair, values, expected):
     written = texts(planes(pair, color=("plate", values)))
     assert set(expected) <= set(written)
     assert any("colours: plate" in text for text in written)
+
+
+def test_the_labels_of_a_ladder_do_not_overlap_on_small_axes(make_pair, make_nearness):
+    groups = ("identity", "permutation", "rigid", "similarity", "ridge", "linear", "ica")
+    far = {name: replace(make_nearness(name, 0.2), r2=HeldOut(-23.0491, -23.3, -22.8)) for name in groups}
+    for width in (4.0, 6.4):
+        figure, axes = pyplot.subplots(figsize=(width, 4))
+        figures.ladder(make_pair(groups=far)).plot(axes)
+        figure.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in axes.texts]
+        for i, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+        pyplot.close(figure)
+    assert "R² −23.0" in [label.get_text() for label in axes.texts]
 
 
 def test_missing_numbers_are_other(pair):

@@ -1,3 +1,4 @@
+import math
 import re
 from dataclasses import replace
 
@@ -6,6 +7,8 @@ import pytest
 
 from congruence.align import _document as document
 from congruence.align import _sections
+from congruence.align.comparison import PairMCC
+from congruence.align.similarities import SimilarityScore
 from congruence.maps._names import MEANINGS
 from congruence.maps.dependence import Dependence
 from congruence.report import html
@@ -207,3 +210,24 @@ def test_the_effect_of_dependent_rows_is_shown(make_pair, make_comparison, outli
     assert "3 of 400 rows repeat another row" in text
     assert "consecutive rows 50.0 % higher: these rows depend on each other" in text
     assert "rows close to each other in the source 21.0 % no effect" in text
+
+
+def test_the_verdict_of_a_single_pair_is_stated_once(make_pair, make_comparison, outline, render):
+    pairs = [make_pair("a", "b"), make_pair("b", "c"), make_pair("a", "c")]
+    sentence = "The difference is only a rotation and a scale."
+    assert outline(render(make_comparison("ab", pairs[:1]))).text.count(sentence) == 1
+    assert outline(render(make_comparison("abc", pairs))).text.count(sentence) == 4
+
+
+def test_measures_that_were_not_computed_are_not_listed(make_pair, make_comparison, outline, render):
+    none = SimilarityScore(math.nan, math.nan, math.nan, math.nan)
+    brief = make_pair(mcc=PairMCC(math.nan, math.nan), cka=none, neighbour_overlap=none)
+    names = ("MCC, strong", "MCC, weak", "CKA", "neighbour overlap")
+    for pair, listed in ((make_pair(), True), (brief, False)):
+        text = outline(render(make_comparison(pairs=[pair]))).text
+        assert [name in text for name in names] == [listed] * len(names)
+
+
+def test_the_table_of_similarities_has_a_heading(make_pair, make_comparison, render):
+    pair = make_pair(similarities={"svcca": SimilarityScore(0.9, 0.1, 0.8, math.nan)})
+    assert "<h3>Similarities, in sample, with their null" in render(make_comparison(pairs=[pair]))

@@ -4,6 +4,7 @@ import math
 import re
 
 import numpy as np
+import pytest
 
 from congruence.document import Cell, Column, Document, Section, Table
 from congruence.maps.nearness import HeldOut, Nearness
@@ -91,3 +92,32 @@ def test_a_crowded_table_keeps_its_words_whole_on_a_terminal_of_80_columns():
     assert "≈" in narrow
     assert "ambiguous" not in narrow
     assert all(name in narrow for name in names)
+
+
+@pytest.fixture
+def numbers():
+    """A table of intervals that is wider than 80 columns if its names and its second lines are on one line."""
+    columns = [Column("pair", "text"), *(Column(f"error of the map {i}") for i in range(3))]
+    row = ["a long name → another long name", *(Cell("57.1 to 58.7 %", below="R² 0.922") for _ in range(3))]
+    return Document(
+        "A question", "A headline", "holds", sections=[Section("S", [Table("T", columns, [row], brief=True)])]
+    )
+
+
+@pytest.mark.parametrize("width", [72, 80, 90, 100, 140])
+def test_numbers_are_not_broken_on_a_terminal(numbers, width):
+    text = render_text(numbers, width)
+    assert text.count("57.1 to 58.7 %") == text.count("(R² 0.922)") == 3
+    assert max(map(len, text.split("\n"))) <= width
+
+
+def test_second_lines_of_numbers_are_below_them_where_a_terminal_is_narrow(numbers):
+    (line,) = (line for line in render_text(numbers, 80).split("\n") if "(R² 0.922)" in line)
+    assert "57.1" not in line
+    assert "57.1 to 58.7 % (R² 0.922)" in render_text(numbers, 140)
+
+
+def test_a_line_break_in_a_cell_is_not_printed():
+    table = Table("T", [Column("n")], [[Cell("1\n2", below="3\n4")]], brief=True)
+    text = render_text(Document("A question", "A headline", "holds", sections=[Section("S", [table])]))
+    assert r"1\n2 (3\n4)" in text

@@ -12,7 +12,20 @@ import numpy as np
 from congruence import document as doc
 from congruence.align._sections import arrow, pair_details, r2_text, rows_section, with_null
 from congruence.align.similarities import MEASURES
-from congruence.document import Block, Cell, Column, Figure, Section, Table, Text, badge, document_of, share, shares
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Heading,
+    Section,
+    Table,
+    Text,
+    badge,
+    document_of,
+    share,
+    shares,
+)
 from congruence.formatting import percent, step
 from congruence.maps._names import AFTER, MEANINGS, has_null, leading_error, ordered_groups
 from congruence.result import STATUSES
@@ -185,7 +198,9 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> I
     yield Table(f"Held-out error, % of {unit}", columns, rows, brief=several, footer=footer if several else ())
     similar = [pair for pair in comparison.pairs if pair.similarities][:4]
     if similar:
-        yield _similarities(similar, len(comparison.pairs))
+        table = _similarities(similar, len(comparison.pairs))
+        yield Heading(table.label)
+        yield table
 
 
 def _similarities(pairs: Sequence[Pair], total: int) -> Table:

@@ -10,7 +10,21 @@ import numpy as np
 
 from congruence import document as doc
 from congruence.align.similarities import MEASURES, SimilarityScore
-from congruence.document import Block, Cell, Column, Details, Figure, Grid, Heading, Table, Text, badge, share, shares
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Details,
+    Figure,
+    Grid,
+    Heading,
+    Table,
+    Text,
+    as_cell,
+    badge,
+    share,
+    shares,
+)
 from congruence.document import facts as fact_table
 from congruence.errors import InputError
 from congruence.formatting import UNDEFINED, count, elided, fixed, number, percent
@@ -80,8 +94,9 @@ def pair_details(number_: int, pair: Pair, comparison: Comparison, groups: list[
         for name, (caption, detail) in PICTURES.items()
         if name != "gains" or tested
     ]
+    repeated = single and comparison.headlines[0] == verdict.headline  # the page begins with these sentences
     blocks: tuple[Block, ...] = (
-        Text(verdict.finding.evidence, strong=verdict.headline),
+        *([] if repeated else [Text(verdict.finding.evidence, strong=verdict.headline)]),
         Grid(pictures, "pictures"),
         *_statements(pair, single),
         Heading("Held-out error by group of maps"),
@@ -182,11 +197,14 @@ def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
         ("paired rows", pair.n, "rows that both runs have"),
         ("moved rows", pair.verdict.moved, "rows that match no better than unrelated ones, while the others match"),
         ("diameter", number(pair.diameter, 4), f"largest distance between two rows of the target; {exact}"),
+    ]
+    similar: list[tuple[str, Any, str]] = [
         ("MCC, strong", pair.mcc.strong, "correlation of dimensions matched one to one, in sample; 1 is best"),
         ("MCC, weak", pair.mcc.weak, "the same after the best linear map (CCA), held out; 1 is best"),
         ("CKA", with_null(pair.cka), "agreement of the similarity structure (linear, unbiased); 1 is best"),
         ("neighbour overlap", with_null(pair.neighbour_overlap, percent), "share of nearest neighbours in common"),
     ]
+    facts += [fact for fact in similar if as_cell(fact[1]).text != UNDEFINED]  # `check` does not compute them
     if "ica" in pair.groups:
         meaning = "share of the gain of a similarity over a permutation that unsupervised ICA reaches"
         facts.append(("ICA efficiency, held out", share(pair.held_out_efficiency), meaning))

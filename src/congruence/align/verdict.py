@@ -321,16 +321,16 @@ def dependence_sentence(found: Dependence) -> str:
     """How the error changes where rows that depend on each other are left out together, and what to do."""
     if not (found.ordered or found.clustered):
         return (
-            f"{len(found.copies)} of {found.n} rows are copies of others; leave them out, or give each set of copies a "
-            "label as cluster (--cluster)."
+            f"{len(found.copies)} of {found.n} rows are copies of others; leave them out, or give each set of copies "
+            "one value of a cluster column (--cluster)."
         )
     how, value, then = "rows near each other are left out together", found.neighbours, "cluster (--cluster)"
     if found.ordered:
         how, value = "consecutive rows are left out together", found.consecutive
         then = "order_blocks (--order-blocks)"
     return (
-        f"The error rises from {percent(found.scattered)} to {percent(value)} of chance where {how}; say how rows "
-        f"belong together by {then}."
+        f"The error rises from {percent(found.scattered)} to {percent(value)} of chance where {how}; state "
+        f"which rows belong together with {then}."
     )
 
 

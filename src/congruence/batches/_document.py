@@ -120,7 +120,8 @@ def _sections(result: Deconfounding, folded: Sequence[str]) -> Iterator[Section]
             (words_for(name).label, one, [target.paired[name].difference for target in result.targets])
             for name, one in result.overall.items()
         ]
-        figure = Figure("condition_differences", (rows,), wide=True, brief=True)
+        names = [target.name for target in result.targets]
+        figure = Figure("condition_differences", (rows, names), wide=True, brief=True)
         yield Section("Difference from base", (figure, _differences(result)), id="differences")
     yield Section("Scores by target", tuple(_scores(result)), id="targets")
     yield Section("What explains it?", tuple(_explanation(result)), id="why")
@@ -315,7 +316,8 @@ def _profiles(result: Deconfounding) -> Iterator[Block]:
         muted=True,
     )
     shown = [name for name in NAMES if name in result.profiles][:PANELS]
-    yield Figure("feature_profiles", ([(words_for(n).label, result.profiles[n]) for n in shown],), wide=True)
+    profiles = [(words_for(name).label, result.profiles[name]) for name in shown]
+    yield Figure("feature_profiles", (profiles, [target.name for target in result.targets]), wide=True)
     columns = (Column("condition", "text"), Column("technical share of the biological features"))
     rows = [(words_for(name).label, _score(mean_of_finite(one.entangled))) for name, one in result.profiles.items()]
     yield Table("Technical share of the biological features", columns, rows, note="Lower is cleaner.")

@@ -197,7 +197,7 @@ def _bound(
     near = change if second is None else chain - 1
     c_d = isometric_constant(dimension) if constant is None else check_number("constant", constant, 0, open_low=True)
     applies = change <= 1 + _ROUNDING
-    reason = "it does not apply, since Lemma A.4 needs Lambda <= sqrt(2)"
+    reason = "it does not apply, since Lemma A.4 needs Λ ≤ √2"
     if applies:
         reason = f"it applies, since distances change by at most {change:.4g} of the diameter, and 1 is the limit"
     return Bound(

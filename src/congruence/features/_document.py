@@ -26,7 +26,9 @@ GLOSSARY = {
         "a feature is matched with one of the other dictionary, with a cosine of at least the required one and above "
         "the chance limit."
     ),
-    "chance limit": "the cosine that unrelated features exceed with the probability `level`; see null dictionary.",
+    "chance limit": (
+        "the cosine that unrelated features exceed with the probability of the setting “level”; see null dictionary."
+    ),
     "null dictionary": (
         "a dictionary that has no feature in common with the first: the second one, rotated at random; or features "
         "drawn from a Gaussian with its mean and covariance. Chance is the share that comes back from it by the same "

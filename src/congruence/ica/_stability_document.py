@@ -134,7 +134,8 @@ def curve_blocks(points: Sequence[StabilityPoint]) -> Iterator[Block]:
     rising = sorted(points, key=lambda point: point.n_components)
     columns = [Column(name) for name in ("number", "variance", "not noise", "stable")]
     rows = [(p.n_components, share(p.variance_share), p.identified, p.stable) for p in rising]
-    table = Table("Stability by number of components", columns, rows)
+    note = "Stable: found from every random start and on the resamples, without the check on disjoint halves."
+    table = Table("Stability by number of components", columns, rows, note=note)
     yield Heading("With other numbers of components")
     yield Grid((Figure("component_curve", (rising,)), doc.Group((table,))), "pictures")
 

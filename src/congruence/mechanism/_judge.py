@@ -200,7 +200,7 @@ def judge_criteria(
     margins = np.array([row[0].rho_minus_high - row[0].rho_plus for row in gaps], dtype=float)
     one = gaps[int(margins.argmin())][0]
     low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
-    more = {"remarks": (f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}", *small), **_graded(survey, "S")}
+    more = {"remarks": (f"rho+ {one.rho_plus}, rho− {low}{one.rho_minus_high:g}", *small), **_graded(survey, "S")}
     measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
     statuses = np.array([[gap.status for gap in row] for row in gaps])
     sparse = _judge("S", statuses, margins, measures, **more)
@@ -214,7 +214,7 @@ def judge_criteria(
     measures, known = "largest cosine between blocks", np.isfinite(points.cosine)
     values = np.where(known, points.cosine, 0.0)
     contrast = float(points.contrast[known].mean()) if known.any() else nan
-    more = {"remarks": (f"mean contrast {contrast:.3g}",), **_graded(survey, "IMA")}
+    more = {"remarks": (f"mean contrast {number(contrast)}",), **_graded(survey, "IMA")}
     orthogonal = _judge_at("IMA", values, at.decade, values, measures, **more)
     if not known.all() and orthogonal.status != "fails":
         remark = f"a block loses a direction at {int((~known).sum())} points"

@@ -183,5 +183,5 @@ def dependence_sentence(found: Dependence) -> str:
         then = "order_blocks (--order-blocks) or cluster (--cluster)"
     return (
         f"The error of a linear map from codes to factors rises from {percent(found.scattered)} to {percent(value)} of "
-        f"chance where {how}; say how rows belong together by {then}."
+        f"chance where {how}; state which rows belong together with {then}."
     )

@@ -42,9 +42,9 @@ TERMS = (
     (
         "own code",
         "a code that depends on one factor and hardly on any other. Given all other factors, this factor explains at "
-        f"least {LEAST:.0%} of what is left of the code (conditional share). Given this factor, all others together "
-        f"move the code at most {LEAK:g} times as far as it does (leakage; a rotation by 17° has 0.3). No other code "
-        f"depends on the factor more than 1/{AHEAD:g} as much, unless it is a copy.",
+        f"least {100 * LEAST:g} % of what is left of the code (conditional share). Given this factor, all others "
+        f"together move the code at most {LEAK:g} times as far as it does (leakage; a rotation by 17° has 0.3). No "
+        f"other code depends on the factor more than 1/{AHEAD:g} as much, unless it is a copy.",
     ),
     (
         "chance",

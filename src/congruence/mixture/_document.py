@@ -193,11 +193,10 @@ def _spaces(result: MixtureExamination) -> Iterator[Block]:
 
 def _agreement(agreement: SpaceAgreement) -> Iterator[Block]:
     spreads = [(title, agreement.spread(name), about) for name, title, about in _SPREADS]
-    lines = [
-        (title, f"{number(one.mean)} ± {number(one.deviation, 2)}", f"{about}; {one.pairs} ordered pairs")
-        for title, one, about in spreads
-        if one.pairs
-    ]
+    lines = []
+    for title, one, about in (spread for spread in spreads if spread[1].pairs):
+        deviation = f" ± {number(one.deviation, 2)}" if one.varies else ""
+        lines.append((title, number(one.mean) + deviation, f"{about}; {one.pairs} ordered pairs"))
     yield doc.facts(lines, "Mean ± standard deviation over ordered pairs")
     yield doc.Grid(tuple(_matrices(agreement)), "halves")
     yield Heading("Ordered pairs")

@@ -113,8 +113,17 @@ class PairSpread(Record):
     pairs: int
 
     def __str__(self) -> str:
-        deviation = self.deviation if self.deviation > 1e-9 * abs(self.mean) else 0.0  # below is rounding
-        return f"{self.mean:.3g} ± {deviation:.2g}"
+        return f"{self.mean:.3g} ± {self.deviation if self.varies else 0.0:.2g}"
+
+    @property
+    def varies(self) -> bool:
+        """Whether the pairs differ by more than rounding: an MCC of two runs is the same in both directions."""
+        return self.deviation > 1e-9 * abs(self.mean)
+
+    @property
+    def text(self) -> str:
+        """The mean, with the deviation where pairs differ."""
+        return str(self) if self.varies else f"{self.mean:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +170,13 @@ class SpaceAgreement:
         over = f"Over {len(self.pairs)} ordered pairs of {len(self.spaces)} runs"
         if strong.pairs < len(self.pairs):
             over = f"Over the {strong.pairs} of {len(self.pairs)} ordered pairs whose codes vary"
-        text = f"{over}, the MCC of the codes is {strong} as learned (strong) and {weak} up to a linear map (weak"
-        text += f"; held out {held_out})." if held_out.pairs else ")."
+        text = f"{over}, the MCC of the codes is {strong.text} as learned (strong) and {weak.text} up to a linear map "
+        text += "(weak" + (f"; held out {held_out.text})." if held_out.pairs else ").")
         if not strong.pairs:
             text = "The codes do not vary, so they have no MCC."
         if not distance.pairs:
             return text
-        return f"{text} The affine distance of the priors is at most {distance}, in units of the target's spread."
+        return f"{text} The affine distance of the priors is at most {distance.text}, in units of the target's spread."
 
     @property
     def notes(self) -> list[str]:

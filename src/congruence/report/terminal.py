@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from congruence.document import Cell, Document, Findings, Notes, Table, Text, as_cell
 from congruence.errors import printable
@@ -66,27 +66,52 @@ def _parts(document: Document, console: Console) -> Iterator[Any]:
         yield f"note: {_plain(note)}"
 
 
+class _Layout(NamedTuple):
+    """How to fit a table into the width of a terminal."""
+
+    whole: bool = True  # numbers are not broken
+    stacked: bool = False  # second lines of numbers are below them
+    crowded: bool = False  # less space, and marks instead of statuses
+
+
+# from much to little room
+_LAYOUTS = (
+    _Layout(),
+    _Layout(stacked=True),
+    _Layout(stacked=True, crowded=True),
+    _Layout(whole=False),
+    _Layout(whole=False, crowded=True),
+)
+
+
 def _table(block: Table, console: Console) -> Any:
-    """The table; where words would have to be broken, with less space and with marks instead of statuses."""
-    table = _fill(block, crowded=False)
+    """The table as it is if it fits, else in the first layout in which no number and no word has to be broken."""
     unlimited = console.options.update(width=1000)
-    crowded = console.measure(table, options=unlimited).minimum > console.width
-    return _fill(block, crowded=True) if crowded else table
+    natural = _fill(block, _Layout(whole=False))
+    if console.measure(natural, options=unlimited).maximum <= console.width:
+        return natural
+    tables = [_fill(block, layout) for layout in _LAYOUTS]
+    fitting = (table for table in tables if console.measure(table, options=unlimited).minimum <= console.width)
+    return next(fitting, tables[-1])
 
 
-def _fill(block: Table, *, crowded: bool) -> Any:
+def _fill(block: Table, layout: _Layout) -> Any:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table as RichTable
 
     visible = [i for i, column in enumerate(block.columns) if column.brief and not _drawn_only(block, i)]
     table = RichTable(
         title=_plain(block.label),
         box=box.SIMPLE_HEAD,
-        padding=(0, 0) if crowded else (0, 1),
+        padding=(0, 0) if layout.crowded else (0, 1),
         pad_edge=False,
-        show_edge=not crowded,
+        show_edge=not layout.crowded,
         show_header=block.header,
     )
+    narrow = len(visible) > WIDE  # no room for second lines
+    shown, footer = block.rows[:ROWS], [block.footer] if block.footer else []
+    texts = [[_text(as_cell(row[i]), narrow, layout) for i in visible] for row in [*shown, *footer]]
     for place, column in enumerate(block.columns[i] for i in visible):
         right = column.kind == "number"
         table.add_column(
@@ -94,20 +119,23 @@ def _fill(block: Table, *, crowded: bool) -> Any:
             justify="right" if right else "left",
             overflow="fold",
             min_width=8 if place == 0 else None,
+            width=_width(column.name, [row[place] for row in texts]) if right and layout.whole else None,
         )
-
-    narrow = len(visible) > WIDE  # no room for second lines
-
-    def add(row: Any, style: str | None = None) -> None:
-        table.add_row(*(_cell(as_cell(row[i]), narrow, crowded) for i in visible), style=style)
-
-    for i, row in enumerate(block.rows[:ROWS]):
-        add(row, "bold" if i == block.marked else None)
+    for i, row in enumerate(texts[: len(shown)]):
+        table.add_row(*map(escape, row), style="bold" if i == block.marked else None)
     if len(block.rows) > ROWS:
         table.add_row(f"and {len(block.rows) - ROWS} more rows", style="dim")
-    if block.footer:
-        add(block.footer, "dim")
+    for row in texts[len(shown) :]:
+        table.add_row(*map(escape, row), style="dim")
     return table
+
+
+def _width(name: str, cells: Sequence[str]) -> int:
+    """The width of a column whose cells stay whole; its name may be broken between words."""
+    from rich.cells import cell_len
+
+    lines = [line for cell in cells for line in cell.split("\n")]
+    return max((cell_len(text) for text in [*lines, *printable(name).split()]), default=1)
 
 
 def _drawn_only(block: Table, column: int) -> bool:
@@ -115,11 +143,12 @@ def _drawn_only(block: Table, column: int) -> bool:
     return bool(block.rows) and all(as_cell(row[column]).drawn for row in block.rows)
 
 
-def _cell(cell: Cell, narrow: bool, crowded: bool) -> str:
-    text = cell.text
+def _text(cell: Cell, narrow: bool, layout: _Layout) -> str:
+    text = printable(cell.text)
     if cell.status:
-        text = MARKS[cell.status] if crowded and text == cell.status else f"{MARKS[cell.status]} {text}"
-    return _plain(f"{text} ({cell.below})" if cell.below and not narrow else text)
+        text = MARKS[cell.status] if layout.crowded and text == cell.status else f"{MARKS[cell.status]} {text}"
+    between = "\n" if layout.stacked else " "
+    return f"{text}{between}({printable(cell.below)})" if cell.below and not narrow else text
 
 
 def _plain(text: str) -> str:

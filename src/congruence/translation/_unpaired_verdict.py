@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from congruence.formatting import number, percent
+from congruence.formatting import fixed, number, percent
 from congruence.result import Finding, Status
 from congruence.translation.result import INSIDE, RowMatching
 
@@ -61,12 +61,12 @@ def failed_checks(matching: RowMatching) -> list[str]:
         reasons.append("No halves were compared (splits is 0).")
     elif not matching.mean_agreement >= AGREEMENT:
         reasons.append(
-            f"Maps fitted on disjoint halves of the rows disagree (R² {matching.mean_agreement:.2f}; {AGREEMENT:g} is "
-            "required)."
+            f"Maps fitted on disjoint halves of the rows disagree (R² {fixed(matching.mean_agreement, 2)}; "
+            f"{AGREEMENT:g} is required)."
         )
     elif not matching.mean_agreement_within >= WITHIN:
         reasons.append(
             "Maps fitted on disjoint halves of the rows agree on clusters but not within them (R² "
-            f"{matching.mean_agreement_within:.2f}; {WITHIN:g} is required)."
+            f"{fixed(matching.mean_agreement_within, 2)}; {WITHIN:g} is required)."
         )
     return reasons

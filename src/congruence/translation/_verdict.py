@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from congruence.formatting import interval, percent
+from congruence.formatting import fixed, interval, percent
 from congruence.maps.nearness import Nearness
 from congruence.result import Finding, Status
 from congruence.translation._options import TranslateOptions
@@ -87,9 +87,10 @@ def _details(near: Nearness, certificate: Certificate) -> list[str]:
             f"({interval(ratio.low, ratio.high)}) of the nDCG@10 of full re-embedding."
         )
     if probe is not None:
+        constant = "the most frequent class" if probe.score == "accuracy" else "the mean"
         sentences.append(
-            f"A linear probe trained on old vectors scores {probe.after:.3f} on translated vectors instead of "
-            f"{probe.ideal:.3f}."
+            f"A linear probe trained on old vectors has the {probe.score} {fixed(probe.after, 3)} on translated "
+            f"vectors instead of {fixed(probe.ideal, 3)}; {constant} alone has {fixed(probe.baseline, 3)}."
         )
     return sentences
 
@@ -135,5 +136,5 @@ def dependence_note(certificate: Certificate) -> str:
     value = found.consecutive if found.ordered else found.neighbours
     return (
         f"The error rises from {percent(found.scattered)} to {percent(value)} of chance where {together} are left out "
-        "together. Give rows that belong together a label as cluster (--cluster)."
+        "together. State which rows belong together with cluster (--cluster)."
     )

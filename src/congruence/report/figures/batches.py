@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, MUTED, NULL, Drawing
+from congruence.batches._verdict import signed
+from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, MUTED, NULL, Drawing, add_hover
 
 if TYPE_CHECKING:
     from congruence.batches._inference import Paired
@@ -18,10 +19,11 @@ MOST_DOTS = 120  # targets drawn for each condition
 MOST_POINTS = 400  # features of a panel: the most technical or biological
 
 
-def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]]) -> Drawing:
+def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]], names: Sequence[str]) -> Drawing:
     """Draw each condition's mean difference from base with its 95 % interval, and a dot for each target.
 
-    `rows` has the label of a condition, its difference for all targets together, and that of each target.
+    `rows` has the label of a condition, its difference for all targets together, and that of each target; `names` are
+    those of the targets, shown at the pointer.
     """
     labels = [label for label, _, _ in rows]
 
@@ -36,9 +38,11 @@ def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]]) -
             "markeredgewidth": 1.3,
             "linewidth": 0,
         }
-        for y, (_, one, targets) in enumerate(reversed(rows)):
-            dots = [value for value in targets[:MOST_DOTS] if math.isfinite(value)]
-            axes.plot(dots, [y - 0.22] * len(dots), "o", **ring)
+        for y, (label, one, targets) in enumerate(reversed(rows)):
+            dots = [i for i, value in enumerate(targets[:MOST_DOTS]) if math.isfinite(value)]
+            places = [(targets[i], y - 0.22) for i in dots]
+            axes.plot(*np.reshape(places, (-1, 2)).T, "o", **ring)
+            add_hover(axes, places, [f"{label}, {names[i]}: {signed(targets[i])}" for i in dots])
             if math.isfinite(one.low):
                 axes.plot([one.low, one.high], [y + 0.1] * 2, color=HELD_OUT, linewidth=4, solid_capstyle="butt")
             if math.isfinite(one.difference):
@@ -58,21 +62,22 @@ def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]]) -
     return Drawing(paint, (760, 90 + 46 * len(labels)), label=f"Difference in AUROC from base: {summary}")
 
 
-def feature_profiles(profiles: Sequence[tuple[str, FeatureProfile]]) -> Drawing:
+def feature_profiles(profiles: Sequence[tuple[str, FeatureProfile]], names: Sequence[str]) -> Drawing:
     """Draw every feature by its share of variance between batches, and by how well it separates a target.
 
-    Each panel is one condition. For several targets, the strongest counts. The dashed line is the 95 % level of the
-    strongest for a feature unrelated to all targets.
+    Each panel is one condition. For several targets, the strongest counts; `names` are those of the targets, shown at
+    the pointer. The dashed line is the 95 % level of the strongest for a feature unrelated to all targets.
     """
     level = profiles[0][1].level
-    points = [(label, *_points(one)) for label, one in profiles]
-    top = max((float(y.max()) for _, _, y in points if len(y)), default=1.0)
-    right = max((float(x.max()) for _, x, _ in points if len(x)), default=1.0)
+    points = [(label, *_points(one, names)) for label, one in profiles]
+    top = max((float(y.max()) for _, _, y, _ in points if len(y)), default=1.0)
+    right = max((float(x.max()) for _, x, _, _ in points if len(x)), default=1.0)
 
     def paint(figure: Any) -> None:
         panels = np.atleast_1d(figure.subplots(1, len(points), sharey=True))
-        for axes, (label, x, y) in zip(panels, points, strict=True):
+        for axes, (label, x, y, texts) in zip(panels, points, strict=True):
             axes.plot(x, y, "o", color=HELD_OUT, markersize=5, alpha=0.55, markeredgewidth=0)
+            add_hover(axes, np.column_stack([x, y]), texts)
             if math.isfinite(level):
                 axes.axhline(level, color=NULL, linewidth=2, dashes=(1.6, 0.8))
             axes.set_title(label, loc="left")
@@ -82,15 +87,20 @@ def feature_profiles(profiles: Sequence[tuple[str, FeatureProfile]]) -> Drawing:
         panels[0].set_ylabel("biological, |2 AUROC − 1|")
         figure.supxlabel("technical: share of the controls' variance between batches", fontsize=12)
 
-    summary = "; ".join(f"{label}: {len(x)} features" for label, x, _ in points)
+    summary = "; ".join(f"{label}: {len(x)} features" for label, x, _, _ in points)
     return Drawing(
         paint, (230 * len(points) + 50, 290), label=f"Biological against technical share, {summary}", panels=True
     )
 
 
-def _points(profile: FeatureProfile) -> tuple[Any, Any]:
+def _points(profile: FeatureProfile, names: Sequence[str]) -> tuple[Any, Any, list[str]]:
+    """Technical and biological shares of the features that are drawn, and their texts."""
     x, y = np.asarray(profile.technical, dtype=float), profile.strongest
-    good = np.isfinite(x) & np.isfinite(y)
-    x, y = x[good], y[good]
-    first = np.argsort(-np.maximum(x, y), kind="stable")[:MOST_POINTS]
-    return x[first], y[first]
+    good = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    chosen = good[np.argsort(-np.maximum(x[good], y[good]), kind="stable")[:MOST_POINTS]]
+    known = np.where(np.isfinite(profile.noise)[:, None], profile.biological, -1.0)  # (targets, k)
+    texts = [
+        f"{profile.condition}{j}\nbiological {y[j]:.2f} ({names[int(known[:, j].argmax())]})\ntechnical {x[j]:.2f}"
+        for j in chosen
+    ]
+    return x[chosen], y[chosen], texts

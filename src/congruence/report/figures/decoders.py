@@ -54,10 +54,13 @@ def stretch_spectrum(b: BiLipschitz) -> Drawing:
     low, middle, high = (np.quantile(b.spectra, q, axis=0) for q in (0.05, 0.5, 0.95))
 
     def paint(axes: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes.fill_between(at, low, high, color=HELD_OUT, alpha=0.3, linewidth=0, label="90 % of points")
         axes.plot(at, middle, color=HELD_OUT, linewidth=2, marker="o", markersize=4, label="median")
         axes.axhline(1, color=MUTED, linewidth=1.5, dashes=(5, 2), label="isometry")
         axes.set(xlabel="singular value, from the largest", ylabel="stretch", ylim=(0, None))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y")
         axes.legend(**ABOVE, ncols=3)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ _DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
 SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
 IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
 BINS = 36
+GROUP_WIDTHS = 53.0, 64.0  # names and numbers of a group at size 12: in the fonts of browsers, and in ours
 HISTOGRAM = {
     "identity": (MUTED, (5, 2)),
     "similarity": (HELD_OUT, (None, None)),
@@ -64,12 +64,13 @@ def groups_ladder(groups: Mapping[str, Nearness], about: str) -> Drawing:
         axes.tick_params(length=0)
         if judged:
             axes.axhline(100, **CHANCE)
+        size = _label_size(axes)
         for x, name, near, rung in zip(at, names, nears, rungs, strict=True):
             _draw_rung(axes, x, rung, top)
-            _below(axes, x, -18, name)
-            _below(axes, x, -34, percent(rung.held_out.mean).replace("< ", "<"), weight="bold")
+            _below(axes, x, -18, name, fontsize=size)
+            _below(axes, x, -34, percent(rung.held_out.mean).replace("< ", "<"), weight="bold", fontsize=size)
             if math.isfinite(near.r2.mean):
-                _below(axes, x, -50, f"R² {fixed(near.r2.mean, 3)}", color=MUTED)
+                _below(axes, x, -50, f"R² {short_r2(near.r2.mean)}", color=MUTED, fontsize=size)
         if names[-1] == "ica" and len(names) > 1:
             axes.axvline((at[-1] + at[-2]) / 2, color=LINE, dashes=(3, 3), linewidth=1)
         _ladder_legend(axes, judged)
@@ -110,9 +111,22 @@ def _ladder_top(names: Sequence[str], rungs: Sequence[_Rung]) -> float:
     return 1.12 * (rest if everything > 3 * rest > 0 else everything) or 1.0
 
 
-def _below(axes: Any, x: float, depth: float, text: str, **style: str) -> None:
+def _label_size(axes: Any) -> float:
+    """The size at which the names of neighbouring groups do not overlap, in points: 12 on a page."""
+    low, high = axes.get_xlim()
+    room = axes.get_window_extent().width * 72 / axes.figure.dpi / (high - low)
+    on_a_page, in_ours = GROUP_WIDTHS
+    return 12.0 if room >= on_a_page else max(12 * room / in_ours, 4.0)
+
+
+def short_r2(value: float) -> str:
+    """R² with three decimals, fewer where it is far below 0 and long."""
+    return number(value) if value < -1 else fixed(value, 3)
+
+
+def _below(axes: Any, x: float, depth: float, text: str, **style: Any) -> None:
     # Two annotations, not one of two lines: only single lines are centred by the browser's own font.
-    axes.annotate(text, (x, 0), (0, depth), textcoords="offset points", ha="center", fontsize=12, **style)
+    axes.annotate(text, (x, 0), (0, depth), textcoords="offset points", ha="center", **style)
 
 
 def _draw_rung(axes: Any, x: float, rung: _Rung, top: float) -> None:
@@ -187,8 +201,7 @@ def _shades(values: Any) -> list[tuple[str, Any]]:
         edges = np.unique(np.nanquantile(values, np.linspace(0, 1, PARTS + 1)))
         place = np.clip(np.searchsorted(edges, values, "right") - 1, 0, len(edges) - 2)
         place[np.isnan(values.astype(float))] = -1
-        ends = pairwise(label_cell(edge).text for edge in edges)
-        parts = [(f"{low} to {high}", place == i) for i, (low, high) in enumerate(ends)]
+        parts = [(_range(values[place == i], edges[i : i + 2]), place == i) for i in range(len(edges) - 1)]
     else:
         words = values.astype(str)
         names, counts = np.unique(words, return_counts=True)
@@ -196,6 +209,13 @@ def _shades(values: Any) -> list[tuple[str, Any]]:
         parts = [(str(name), words == name) for name in common]
     rest = ~np.any([rows for _, rows in parts], axis=0)
     return [*parts, ("other", rest)] if rest.any() else parts
+
+
+def _range(values: Any, edges: Any) -> str:
+    """The name of a part of a column: of integers the least and the largest, so that no value is in two names."""
+    low, high = (values.min(), values.max()) if values.dtype.kind in "iu" and len(values) else edges
+    ends = dict.fromkeys(label_cell(end).text for end in (low, high))
+    return " to ".join(ends)
 
 
 def _box(*clouds: Any) -> tuple[Any, Any]:
