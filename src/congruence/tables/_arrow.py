@@ -28,7 +28,7 @@ from congruence.tables.columns import (
     ColumnChoice,
     Selection,
     Source,
-    check_distinct,
+    check_columns,
     choose_columns,
 )
 from congruence.tables.table import Table
@@ -57,7 +57,7 @@ class ColumnarFile:
     ) -> None:
         self.path, self.schema, self.n, self.batches = path, schema, n, batches
         with reading(path):  # names that are not UTF-8, notes that are not JSON
-            check_distinct(schema.names, path)
+            check_columns(schema.names, path)
             records = schema.metadata or {}
             index = json.loads(records.get(b"pandas", b"{}")).get("index_columns", [])
             recorded = records[ID_RECORD].decode() if ID_RECORD in records else None
@@ -172,6 +172,9 @@ def _parquet_batches(
     import pyarrow as pa
 
     texts = [name for name in names if _is_plain_text(schema.field(name).type)]
+    wide = [name for name in names if _is_wide(schema.field(name).type)]
+    if wide and rows and (first := next(file.iter_batches(1, columns=wide), None)) is not None:
+        rows = min(rows, max(1, BLOCK_BYTES // max(1, first.nbytes)))
     others = [name for name in names if name not in texts]
     if not texts or not others:
         yield from file.iter_batches(rows if others else _TEXT_ROWS, columns=list(names))
@@ -198,6 +201,13 @@ def _is_plain_text(type: Any) -> bool:
     import pyarrow.types as pt
 
     return bool(pt.is_string(type) or pt.is_large_string(type) or pt.is_binary(type) or pt.is_large_binary(type))
+
+
+def _is_wide(type: Any) -> bool:
+    """Whether one value may take any number of bytes, in all rows the same."""
+    import pyarrow.types as pt
+
+    return kind_of(type) == LIST or bool(pt.is_fixed_size_binary(type))
 
 
 def text_columns(schema: Any) -> frozenset[str]:

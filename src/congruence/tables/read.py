@@ -14,7 +14,7 @@ from congruence.errors import TableError
 from congruence.guards import check_folder, check_readable, reading, suffix_of
 from congruence.tables.access import map_npy, stem_of
 from congruence.tables.address import as_path
-from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
+from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_columns, choose_id, selection
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, check_format
 from congruence.tables.table import Table, as_column
 
@@ -110,7 +110,7 @@ def column_names(path: str | Path, select: Selection | None = None) -> tuple[str
 
     if suffix_of(path).startswith((".csv", ".tsv")):
         names = layout_of_csv(path, select).names
-        check_distinct(names, path)
+        check_columns(names, path)
         return tuple(names)
     with open_columnar(path, select) as file:
         return tuple(file.schema.names)
