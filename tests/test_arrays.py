@@ -133,3 +133,8 @@ def test_the_device_path_gives_the_same_numbers_as_numpy(rng):
         assert_allclose(errors[1][group], errors[0][group], atol=1e-12)
     assert isinstance(device[0].take(slice(0, 2), width=6), torch.Tensor)
     assert_allclose(rows_diameter(device[0]).value, rows_diameter(plain[0]).value)
+
+
+def test_tensors_of_eight_bits_without_arithmetic_are_refused():
+    with pytest.raises(InputError, match=r"x must hold real numbers, but its dtype is torch.float8_e4m3fn"):
+        as_matrix(torch.ones(3, 2).to(torch.float8_e4m3fn))

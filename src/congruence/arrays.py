@@ -190,7 +190,7 @@ def resolve_device(device: str, *arrays: Any) -> str:
 
 def _is_real(x: Any) -> bool:
     if is_tensor(x):
-        return not (x.dtype.is_complex or x.is_quantized or str(x.dtype) == "torch.bool")
+        return not (x.dtype.is_complex or x.is_quantized or re.match(r"torch\.(bool|float8|float4)", str(x.dtype)))
     return x.dtype.kind in "fiu"
 
 

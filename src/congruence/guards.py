@@ -28,6 +28,8 @@ MEMBERS = 10_000  # of an archive (.npz, .pt), and of an HDF5 file
 SETTINGS_BYTES = 2**24  # of a file of settings in JSON
 JSON_DEPTH = 100  # lists and objects inside of each other
 PRIOR_BYTES = NUMBERS_BYTES = 2**28  # of the arrays of a mixture prior, and of the numbers of a recipe
+COLUMNS = 100_000  # of a file with named columns, each of which takes about 8 kB and 0.3 ms
+MISSING_CHUNKS = 10_000  # that a zarr array may declare beyond those it has; each takes about 0.3 ms
 NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
 DEFLATE_RATIO = 1032  # the largest expansion of gzip and zlib
 PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and converted

@@ -585,3 +585,12 @@ def test_rows_are_coloured_by_a_column_or_an_array(rng):
         assert f"colours: {name}" in render_html(result.document())
     with pytest.raises(InputError, match="run0 has no metadata column 'well' to take labels from; it has plate"):
         compare(tables, color="well")
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+def test_rows_that_are_zero_except_for_one_are_compared():
+    x = np.zeros((300, 5))
+    x[0] = np.arange(1.0, 6.0)
+    compared = compare(x, 2 * x, seed=0)
+    assert compared.status == "ambiguous"
+    assert "1 of 300 rows holds 100 % of the variance" in compared.verdict

@@ -146,6 +146,18 @@ def test_a_defect_is_one_sentence_and_exit_code_3(problem, folder, capsys, monke
     assert len(err.splitlines()) == 1
 
 
+def test_too_little_memory_for_a_library_is_no_defect(folder, capsys, monkeypatch):
+    def fail(*given, **options):
+        raise ImportError("libtorch.so: failed to map segment from shared object")
+
+    monkeypatch.setattr("congruence.experiments.data.list_data", fail)
+    monkeypatch.setattr(sys, "argv", ["congruence", "data", "list"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("congruence: not enough memory to load the libraries")
+
+
 LONG = ["reproduce", "statistical-versus-structural", "--scale", "small", "--device", "cpu", "--out", "r"]
 
 

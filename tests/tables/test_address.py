@@ -129,3 +129,19 @@ def test_nothing_on_standard_input_is_refused(monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO()))
     with pytest.raises(TableError, match="<stdin> is empty: it has 0 bytes"):
         read_table("-")
+
+
+@pytest.mark.parametrize("given", ["pipe.csv", "?.csv"])
+def test_pipes_and_odd_names_at_a_local_address_are_refused(tmp_path, given):
+    os.mkfifo(tmp_path / "pipe.csv")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.csv")).write_text("a,b\n1.5,2.5\n")
+    with pytest.raises(TableError, match="not a regular file, but a pipe or a device|cannot be read"):
+        read_table(f"file://{tmp_path}/{given}")
+
+
+def test_an_address_without_a_name_is_not_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    for given in ("s3://", "file:///"):
+        assert str(as_path(given)) == given
+        with pytest.raises(TableError, match="cannot be read|unknown suffix|is a folder"):
+            read_table(given)

@@ -178,3 +178,12 @@ def test_an_archive_is_closed_when_a_member_is_refused(tmp_path):
         read_npz_arrays(path)
     opened = {os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()}
     assert str(path) not in opened, refused  # the exception is still alive, and with it the frames of the reader
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_text_of_safetensors_that_expands_is_refused(tmp_path, refused):
+    values = {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]}
+    text = {"congruence.text": "[" + "[]," * 2**15 + "[]]"}
+    header = json.dumps({"values": values, "__metadata__": text}).encode()
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    refused(tmp_path / "x.safetensors", "does not fit in memory: its text would take")

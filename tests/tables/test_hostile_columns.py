@@ -1,6 +1,7 @@
 """Hostile .csv, .parquet and .arrow files: absurd sizes, bombs, and names that are not only names."""
 
 import gzip
+import json
 import pickle
 import struct
 
@@ -154,3 +155,42 @@ def test_pickles_in_columns_and_types_are_not_run(tmp_path, payload, suffix):
     else:
         pyarrow.feather.write_feather(table, tmp_path / "x.arrow")
     assert read_table(tmp_path / f"x{suffix}").metadata["Metadata_p"].tolist() == [pickled] * 3
+
+
+def test_a_csv_of_blank_lines_is_refused_early(tmp_path, refused):
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"\n" * 2**26))
+    refused(tmp_path / "x.csv.gz", "has no header")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_more_columns_than_can_be_read_are_refused(tmp_path, refused, suffix):
+    names = [f"c{i}" for i in range(100_001)]
+    text = (
+        ",".join(names) + "\n" + "1.5," * 100_000 + "1.5\n" if suffix == ".csv" else json.dumps(dict.fromkeys(names, 1))
+    )
+    (tmp_path / f"x{suffix}").write_text(text + "\n")
+    refused(tmp_path / f"x{suffix}", "has 100001 columns; at most 100000 are read")
+
+
+@pytest.mark.usefixtures("small_memory")
+@pytest.mark.parametrize("between", ["\n", "", " "])
+def test_json_lines_without_their_fields_take_memory_for_them(tmp_path, refused, between):
+    first = json.dumps({f"c{i}": 1.5 for i in range(10)}) + "\n"
+    (tmp_path / "x.jsonl").write_text(1000 * first + between.join(["{}"] * 10_000) + "\n")
+    refused(tmp_path / "x.jsonl", "does not fit in memory")
+
+
+@pytest.mark.parametrize("column", [pa.array([bytes(2**20)] * 200, pa.binary(2**20)), pa.array([[0.0] * 2**17] * 200)])
+def test_wide_values_of_parquet_are_read_a_few_rows_at_a_time(tmp_path, monkeypatch, column):
+    pq.write_table(pa.table({"a": np.zeros(200), "Metadata_x": column}), tmp_path / "x.parquet")
+    rows, whole = [], pq.ParquetFile.iter_batches
+
+    def iter_batches(self, *args, **options):
+        for batch in whole(self, *args, **options):
+            rows.append(batch.num_rows if "Metadata_x" in batch.schema.names else 0)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", iter_batches)
+    key = "Metadata_x" if pa.types.is_list(column.type) else None
+    assert read_table(tmp_path / "x.parquet", key=key).n == 200
+    assert max(rows) <= 64

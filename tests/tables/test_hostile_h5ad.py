@@ -180,3 +180,22 @@ def test_names_of_columns_do_not_lead_out_of_the_frame(tmp_path, refused, change
     with save_h5ad(tmp_path / "x.h5ad") as store:
         store["obs"].attrs.update({name: np.array(value, dtype=object) for name, value in change.items()})
     refused(tmp_path / "x.h5ad", "the columns /uns/names are not in obs itself")
+
+
+def test_a_data_set_that_is_compressed_twice_is_refused(tmp_path, refused):
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_chunk((4, 2))
+    settings.set_shuffle()
+    settings.set_deflate(9)
+    settings.set_deflate(9)  # a chunk of a kilobyte would become a gigabyte
+    with h5py.File(tmp_path / "x.h5", "w") as store:
+        h5py.h5d.create(store.id, b"x", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create_simple((4, 2)), settings)
+        store["x"][...] = 1
+    refused(tmp_path / "x.h5", "/x is compressed more than once")
+
+
+def test_a_type_among_the_members_of_an_hdf5_file_is_left_out(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as store:
+        store["type"] = np.dtype("f8")
+        store["x"] = np.eye(3)
+    assert read_table(tmp_path / "x.h5").values.tolist() == np.eye(3).tolist()

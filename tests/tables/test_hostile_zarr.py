@@ -114,3 +114,26 @@ def test_a_zarr_chunk_that_is_no_file_is_refused(tmp_path, refused, odd):
     path = zarr_array(tmp_path / "x.zarr", None)
     (path / "0.0").symlink_to("/dev/zero") if odd == "device" else os.mkfifo(path / "0.0")
     refused(path, "x.zarr/0.0 is not a regular file, but a pipe or a device")
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_a_zstd_bomb_behind_a_small_frame_is_refused(tmp_path, refused):
+    values = np.arange(4, dtype=np.float32).reshape(2, 2)
+    small, bomb = (numcodecs.Zstd().encode(data) for data in (values.tobytes(), bytes(2**24)))
+    good = zarr_array(tmp_path / "good.zarr", small, compressor={"id": "zstd"})
+    np.testing.assert_array_equal(read_table(good).values, values)
+    skipped = struct.pack("<II", 0x184D2A50, 4) + b"1234"  # a frame without content
+    for name, chunk in {"frames": small + bomb, "skipped": skipped + bomb}.items():
+        path = zarr_array(tmp_path / f"{name}.zarr", chunk, compressor={"id": "zstd"})
+        refused(path, "is damaged: a chunk unpacks to")
+
+
+def test_a_zarr_array_whose_chunks_are_missing_is_refused(tmp_path, refused):
+    path = zarr_array(tmp_path / "x.zarr", None, shape=(60_000, 2))  # 30,000 chunks of two rows
+    refused(path, "is damaged: 30000 of the chunks of the array 'inside' are missing")
+
+
+def test_settings_of_a_zarr_store_that_are_too_large_are_refused(tmp_path, refused):
+    path = zarr_array(tmp_path / "x.zarr", bytes(16))
+    (path / ".zattrs").write_text('{"x": [' + "[]," * 2**23 + "[]]}")
+    refused(path, ".zattrs has more than 16777216 bytes, too many for settings")

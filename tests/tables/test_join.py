@@ -212,3 +212,10 @@ def test_many_text_ids_are_joined_quickly():
     joined = join_tables([Table(values, "a", ids), Table(values, "b", ids[::-1])])
     assert time.perf_counter() - start < 5  # a sixth of a second on a quiet machine
     assert joined.n == n
+
+
+def test_ids_of_bytes_that_differ_are_different():
+    a, b = (np.array([first, b"a", b"b", b"c"], dtype=object) for first in (b"\xff", b"\xfe"))
+    joined = join_tables([table("a", a), table("b", b)])
+    assert joined.ids.tolist() == ["a", "b", "c"]
+    assert joined.unmatched == {"a": 1, "b": 1}

@@ -252,3 +252,25 @@ def test_text_that_is_not_utf8_is_refused(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"qqqq", b"\xff\xff\xff\xff"))
     with pytest.raises(TableError, match=r"run.parquet could not be read as .parquet, it may be damaged"):
         read_table(path)
+
+
+@pytest.mark.parametrize("given", [None, "id"])
+def test_an_id_column_of_several_values_is_refused(tmp_path, given):
+    pq.write_table(pa.table({"id": [[1, 2], [3, 4]], "x": [0.5, 1.5]}), tmp_path / "x.parquet")
+    with pytest.raises(TableError, match="the column 'id' holds several values in each row, which cannot be an id"):
+        read_table(tmp_path / "x.parquet", id=given)
+
+
+def test_large_ids_stay_exact_where_a_fraction_follows_in_another_field(tmp_path):
+    ids = [2**53 + 1 + i for i in range(1001)]
+    lines = [f'{{"id": {id}, "x": {i % 7}}}\n' for i, id in enumerate(ids)]
+    (tmp_path / "x.jsonl").write_text("".join(lines) + '{"id": 5, "x": 1.5}\n')
+    table = read_table(tmp_path / "x.jsonl")
+    assert table.ids.tolist() == [*ids, 5]
+    assert table.values[-1].tolist() == [1.5]
+
+
+def test_ids_of_numbers_and_text_are_refused(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"id": 1, "x": 0.5}\n{"id": "a", "x": 1.5}\n')
+    with pytest.raises(TableError, match="the field 'id' holds int and str; write all ids as text"):
+        read_table(tmp_path / "x.jsonl")

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import copy
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -105,6 +106,10 @@ def main() -> None:
             _stop(f"{error.filename or 'the current folder or a file'} cannot be used: {error.strerror}", 2)
         if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
             _stop(f"the output cannot be written in {error.encoding}; set PYTHONIOENCODING=utf-8", 2)
+        if isinstance(error, ImportError) and re.search(
+            "map segment|cannot allocate memory", str(error), re.IGNORECASE
+        ):
+            _stop("not enough memory to load the libraries; raise the limit of the process (ulimit -v)", 2)
         where = "set CONGRUENCE_DEBUG=1 to see the traceback, and please report it"
         _stop(f"internal error ({type(error).__name__}: {error}); {where}", 3)
 

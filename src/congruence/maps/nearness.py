@@ -253,6 +253,7 @@ def _summaries(
                 return HeldOut(value, min(low, value), max(high, value))
 
             unexplained = around(left, shrink**2, squares)
+            trimmed_null = _trimmed(null.sums[i] / null.counts)
             found.append(
                 Nearness(
                     group=group,
@@ -268,7 +269,7 @@ def _summaries(
                         error / mean if mean else np.nan, 1.0 if group == "linear" else shrink, errors / nulls
                     ),
                     r2=HeldOut(1 - unexplained.mean, 1 - unexplained.high, 1 - unexplained.low),
-                    trimmed=_trimmed(held_out[i]) / _trimmed(null.sums[i] / null.counts),
+                    trimmed=_trimmed(held_out[i]) / trimmed_null if trimmed_null else np.nan,
                     p=p,
                 )
             )

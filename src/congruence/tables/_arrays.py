@@ -53,6 +53,7 @@ _MAT_CLASSES = {
     "double",
     *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
 }
+_JSON_RATIO = 24  # the largest expansion of JSON: an empty list and a comma become 64 bytes and a reference
 _LEGACY_PICKLES = 5  # in a file from before torch 1.6: magic number, version, system, object, names of the storages
 
 
@@ -86,7 +87,9 @@ def read_safetensors(path: Path, select: Selection) -> Table:
     """Map the tensors of a .safetensors file into memory; bfloat16 is widened to float32."""
     # Opening raises if the file is incomplete or inconsistent.
     with open_tensors(path) as checked:
-        text = parse_json((checked.metadata() or {}).get(TEXT_HEADER, "{}"), path)
+        header_text = (checked.metadata() or {}).get(TEXT_HEADER, "{}")
+        check_fits(path, _JSON_RATIO * len(header_text), "its text")
+        text = parse_json(header_text, path)
     with path.open("rb") as handle:
         size = int.from_bytes(handle.read(8), "little")
         header: dict[str, Any] = json.loads(handle.read(size))

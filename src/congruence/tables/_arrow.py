@@ -28,7 +28,7 @@ from congruence.tables.columns import (
     ColumnChoice,
     Selection,
     Source,
-    check_distinct,
+    check_columns,
     choose_columns,
 )
 from congruence.tables.formats import check_format
@@ -58,7 +58,7 @@ class ColumnarFile:
         notes: tuple[str, ...] = (),
     ) -> None:
         self.path, self.schema, self.n, self.read = path, schema, n, read
-        check_distinct(schema.names, path)
+        check_columns(schema.names, path)
         records = schema.metadata or {}
         index = json.loads(records.get(b"pandas", b"{}")).get("index_columns", [])
         recorded = records[ID_RECORD].decode() if ID_RECORD in records else None
@@ -182,6 +182,9 @@ def _parquet_batches(
     import pyarrow as pa
 
     texts = [name for name in names if str(schema.field(name).type) in (*_STRINGS, *_BYTES)]
+    wide = [name for name in names if _is_wide(schema.field(name).type)]
+    if wide and rows and (first := next(file.iter_batches(1, columns=wide), None)) is not None:
+        rows = min(rows, max(1, BLOCK_BYTES // max(1, first.nbytes)))
     others = [name for name in names if name not in texts]
     if not texts or not others:
         yield from file.iter_batches(rows if others else _TEXT_ROWS, columns=list(names))
@@ -202,6 +205,13 @@ def _parquet_batches(
         for name in texts:
             whole = whole.append_column(name, text.column(name))
         yield whole
+
+
+def _is_wide(type: Any) -> bool:
+    """Whether one value may take any number of bytes, in all rows the same."""
+    import pyarrow.types as pt
+
+    return kind_of(type) == LIST or bool(pt.is_fixed_size_binary(type))
 
 
 def text_columns(schema: Any) -> frozenset[str]:

@@ -19,11 +19,12 @@ from congruence.errors import TableError
 from congruence.guards import first_sentence, suffix_of
 from congruence.memory import check_fits
 from congruence.tables.columns import (
+    ID_NAMES,
     INDEX_NAMES,
     NUMBER,
     Selection,
     Source,
-    check_distinct,
+    check_columns,
     choose_columns,
     choose_id,
     id_likeness,
@@ -32,11 +33,13 @@ from congruence.tables.columns import (
 
 # Cells that mean a missing number; "nan" is not listed because it parses as a number.
 _NULLS = ["", "NA", "N/A", "#N/A", "n/a", "null", "NULL", "None", "<NA>"]
-HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
+HEADER_LIMIT = 2**26  # characters of the header
+_BLANK_LINE = 2**8  # characters that a line before it counts at least
 _DELIMITERS = "\t;|,"  # in this order, if several divide the first lines equally
 _SNIFFED, _SNIFFED_CHARACTERS = 16, 2**20  # lines, and characters after the first, from which the layout is detected
 _SAMPLED = 1000  # lines of .jsonl from which the fields and their types are collected
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
+_NEXT_OBJECT = re.compile(rb"\}\s*\{")  # pyarrow accepts several objects in a line
 _FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=e))(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -59,7 +62,7 @@ def read_csv_table(path: Path, select: Selection, *, all_columns: bool) -> tuple
     """
     layout = layout_of_csv(path, select)
     names = layout.names
-    check_distinct(names, path)
+    check_columns(names, path)
     if all_columns:
         as_text, values = names, []
     else:  # the types are not known yet, but most columns are chosen by their names alone
@@ -120,14 +123,16 @@ class _LimitedFile:
 
     closed = False
 
-    def __init__(self, path: Path, delimiter: str = ",") -> None:
+    def __init__(self, path: Path, delimiter: str = ",", fields: int = 0) -> None:
         self.path, self.stream, self.delimiter = path, _open(path), delimiter.encode()
+        self.fields = fields  # of every object of a .jsonl, also where a line lacks them
         self.size = self.cells = 0
 
     def read(self, size: int = -1) -> bytes:
         data = self.stream.read(size)
         self.size += len(data)
         self.cells += data.count(self.delimiter) + data.count(b"\n")
+        self.cells += self.fields * len(_NEXT_OBJECT.findall(data)) if self.fields else 0
         check_fits(self.path, max(self.size, 16 * self.cells))  # 8 bytes as a column and 8 in the matrix
         return data
 
@@ -196,7 +201,7 @@ def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
     """Yield lines up to the limit of a header: without a line break, the first would be the whole file."""
     left = HEADER_LIMIT
     while line := handle.readline(left):
-        left -= len(line)
+        left -= max(len(line), _BLANK_LINE)
         if left <= 0:
             raise TableError(f"{path} has no header: its first line is longer than {HEADER_LIMIT} characters")
         yield line
@@ -249,22 +254,40 @@ def read_json_table(path: Path) -> Any:
         size = handle.buffer.tell()
     if not all(isinstance(one, dict) for one in objects):
         raise TableError(f'{path} must hold one JSON object in each line, such as {{"id": 1, "vector": [0.5, 2]}}')
-    known = _field_types(objects)
+    known = _field_types(path, objects)
     if not known:
         raise TableError(f"{path} is empty: it has no fields of numbers or text")
+    check_columns(list(known), path)
+    check_fits(path, 16 * len(known) * len(objects))
     read = pj.ReadOptions(block_size=min(2**28, max(2**22, size)))  # a line must fit in a block
-    for whole in (pa.int64(), pa.float64()):  # integers, unless a fraction follows after the first lines
-        schema = pa.schema({name: type or whole for name, type in known.items()}.items())
-        parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        try:
-            with contextlib.closing(_LimitedFile(path)) as source:
-                return pj.read_json(source, read, parse)
-        except pa.ArrowInvalid:
-            if whole == pa.float64() or None not in known.values():
-                raise
+    whole = {name for name, type in known.items() if type is None}
+
+    def parse(fractions: set[str]) -> Any:
+        schema = [(name, type or (pa.float64() if name in fractions else pa.int64())) for name, type in known.items()]
+        options = pj.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="ignore")
+        with contextlib.closing(_LimitedFile(path, fields=len(known))) as source:
+            return pj.read_json(source, read, options)
+
+    try:
+        return parse(set())  # integers, unless a fraction follows after the first lines
+    except pa.ArrowInvalid:
+        if not whole:
+            raise
+    table = parse(whole)
+    fractions = {name for name in whole if _has_fractions(table.column(name))}
+    try:
+        return parse(fractions)  # ids beyond 2**53 stay exact
+    except pa.ArrowInvalid:  # an integer is written as 1.0 or 1e3
+        return table
 
 
-def _field_types(objects: list[dict[str, Any]]) -> dict[str, Any]:
+def _has_fractions(column: Any) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.not_equal(column, pc.floor(column))).as_py())
+
+
+def _field_types(path: Path, objects: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the arrow type of each field; None for integers, which may turn out to be floats."""
     import pyarrow as pa
 
@@ -278,6 +301,8 @@ def _field_types(objects: list[dict[str, Any]]) -> dict[str, Any]:
         kind = "float" if found == {"int", "float"} else next(iter(found)) if len(found) == 1 else ""
         if kind in types:
             chosen[name] = types[kind]
+        elif name in ID_NAMES and len(found) > 1:  # rows would be paired by position
+            raise TableError(f"{path}: the field {name!r} holds {' and '.join(sorted(found))}; write all ids as text")
     return chosen
 
 

@@ -42,6 +42,7 @@ _UNSEEN = "is not read, because it has to be inspected by a process of its own f
 _FIX = "allow more memory or processes, or save the table as .parquet or .npz"
 _FEW_BYTES = 2**24  # of numbers that are read as a check
 _TEXT_ROWS = 2**14  # of text read at a time
+_DEFLATE, _SAME_SIZE = 1, {2, 3}  # numbers of filters: gzip; shuffling and checksums, which do not expand a chunk
 _PER_CHUNK = 512  # bytes that HDF5 takes to keep track of one chunk
 # What anndata reads about an element; other attributes may be of types that h5py does not know.
 _ATTRIBUTES = ("encoding-type", "encoding-version", "_index", "column-order", "categories", "ordered", "shape")
@@ -202,11 +203,17 @@ def _inspect_dataset(path: Path, data: Any) -> int:
 
 def _check_chunks(path: Path, data: Any) -> None:
     """Visit all chunks, and refuse one that expands to more than a chunk."""
+    pipeline = data.id.get_create_plist()
+    filters = [pipeline.get_filter(at)[0] for at in range(pipeline.get_nfilters())]
+    if sum(one not in _SAME_SIZE for one in filters) > 1:
+        raise TableError(
+            f"{path}: {data.name} is compressed more than once, so that its size is unknown; save it again"
+        )
     stored: list[Any] = []
     if hasattr(data.id, "chunk_iter"):
         data.id.chunk_iter(stored.append)
     most = math.prod(data.chunks) * data.dtype.itemsize
-    for chunk in stored if data.compression == "gzip" else ():
+    for chunk in stored if _DEFLATE in filters else ():
         if chunk.size * DEFLATE_RATIO > max_bytes():
             _, content = data.id.read_direct_chunk(chunk.chunk_offset)
             if len(zlib.decompressobj().decompress(content, most + 1)) > most:
@@ -248,7 +255,7 @@ def _arrays(path: Path, store: Any, key: str) -> dict[str, Any]:
             node = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
             if hasattr(node, "shape") and _is_readable(node):
                 found[prefix + name] = node
-            elif node is not None and not hasattr(node, "shape") and depth > 1:
+            elif hasattr(node, "keys") and depth > 1:  # a group, not a type
                 groups.append((f"{prefix}{name}/", node, depth - 1))
     return dict(sorted(found.items()))
 

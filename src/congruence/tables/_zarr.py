@@ -22,7 +22,7 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.checks import require
 from congruence.errors import TableError
-from congruence.guards import DEFLATE_RATIO
+from congruence.guards import DEFLATE_RATIO, MISSING_CHUNKS, SETTINGS_BYTES
 from congruence.memory import check_fits, load_matrix, max_bytes, spills
 from congruence.tables._anndata import parts_of, table_from_store
 from congruence.tables._arrays import VALUES, Entry, table_from_entries
@@ -33,7 +33,8 @@ from congruence.tables.table import Table
 _COMPRESSORS = {"blosc", "lz4", "zstd", "gzip", "zlib"}
 _TEXT = {"vlen-utf8", "vlen-bytes"}
 _HARMLESS = {"bytes", "transpose", "crc32c", "shuffle", "delta", "fixedscaleoffset", "bitround"}
-_NOT_CHUNKS = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"}
+_SETTINGS = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"}
+_ZSTD_BLOCK, _ZSTD_BLOCKS = 2**10, 16  # the content of a block is rarely smaller, except for a few
 _SLACK = 4096  # bytes that headers and checksums may add to a chunk
 _PER_CHUNK = 1024  # bytes that zarr takes to keep track of one chunk
 _AT_ONCE = 16  # chunks that zarr decodes at the same time, roughly
@@ -51,6 +52,9 @@ def import_zarr(path: Path) -> Any:
 
 def read_zarr(path: Path, select: Selection, lazy_matrix: Callable[[Path, Any], Any] | None = None) -> Table:
     """Read a zarr array, a group of arrays, or an AnnData store; `lazy_matrix` returns a matrix unread."""
+    large = [file for file in _files(path) if file.name in _SETTINGS and file.stat().st_size > SETTINGS_BYTES]
+    if large:
+        raise TableError(f"{large[0]} has more than {SETTINGS_BYTES} bytes, too many for settings")
     node = import_zarr(path).open(os.fspath(path), mode="r")
     if node.attrs.get("encoding-type") != "anndata":
         arrays = dict(node.arrays()) if hasattr(node, "arrays") else {VALUES: node}
@@ -72,6 +76,10 @@ def _entry(path: Path, array: Any, lazy_matrix: Callable[[Path, Any], Any] | Non
 def _load(path: Path, array: Any, size: int) -> Array:
     check_zarr_array(path, array, size)
     return load_matrix(array, path) if spills(array) else np.asarray(array[...])
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
 
 
 def _inspect(path: Path, node: Any, depth: int) -> int:
@@ -99,7 +107,7 @@ class _Chunks:
         """The codec that decides how large a chunk becomes."""
         return next((name for name in self.codecs if name in _COMPRESSORS), None)
 
-    def check_file(self, file: str) -> int:
+    def check_file(self, file: Path) -> int:
         """Refuse a file with a chunk that becomes larger than allowed; return the bytes of text in it."""
         text = 0
         with open(file, "rb") as handle:
@@ -150,7 +158,7 @@ class _Chunks:
             return length
         if compressor in ("blosc", "lz4"):
             return int.from_bytes(data[4:8] if compressor == "blosc" else data[:4], "little")
-        declared = _zstd_size(data) if compressor == "zstd" else None
+        declared = _zstd_size(handle, handle.tell() - len(data), length) if compressor == "zstd" else None
         if declared is not None:
             return declared
         if compressor != "zstd" and length * DEFLATE_RATIO * _AT_ONCE < max_bytes():
@@ -167,15 +175,34 @@ class _Chunks:
         return size
 
 
-def _zstd_size(data: bytes) -> int | None:
-    """Return the content size in the header of a zstd frame (RFC 8878, 3.1.1.1), if it is stored."""
-    if len(data) < 5:
-        return None
-    flags = data[4]
+def _zstd_size(handle: Any, start: int, length: int) -> int | None:
+    """Return the content size in the header of a zstd frame (RFC 8878, 3.1.1), if it is stored.
+
+    None as well for several frames, which are decompressed together, and for a frame of unusually many blocks. The
+    position in the file is that of before.
+    """
+    before = handle.tell()
+
+    def number(at: int, width: int) -> int:
+        handle.seek(start + at)
+        return int.from_bytes(handle.read(width), "little")
+
+    flags = number(4, 1)
     single = flags >> 5 & 1
     width = (single, 2, 4, 8)[flags >> 6]
     at = 6 - single + (0, 1, 2, 4)[flags & 3]
-    return int.from_bytes(data[at : at + width], "little") + (256 if width == 2 else 0) if width else None
+    declared = number(at, width) + (256 if width == 2 else 0) if width else None
+    at += width
+    for _ in range(_ZSTD_BLOCKS + (declared or 0) // _ZSTD_BLOCK):
+        header = number(at, 3)
+        at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)  # a repeated byte is stored once
+        if header & 1:  # the last block, and perhaps a checksum
+            whole = at + (4 if flags & 4 else 0) == length
+            break
+    else:
+        whole = False
+    handle.seek(before)
+    return declared if whole else None
 
 
 def check_zarr_array(path: Path, array: Any, size: int) -> int:
@@ -185,8 +212,11 @@ def check_zarr_array(path: Path, array: Any, size: int) -> int:
     count = math.prod(-(-n // max(1, c)) for n, c in zip(array.shape, array.chunks, strict=True))
     needed: int = size + count * _PER_CHUNK
     check_fits(path, max(needed, chunks.length * chunks.itemsize), name)
-    for folder, _, files in os.walk(Path(array.store.root) / array.path):
-        needed += sum(chunks.check_file(os.path.join(folder, file)) for file in files if file not in _NOT_CHUNKS)
+    files = [file for file in _files(Path(array.store.root) / array.path) if file.name not in _SETTINGS]
+    missing = count // max(1, chunks.in_shard) - len(files)
+    if missing > MISSING_CHUNKS:
+        raise TableError(f"{path} is damaged: {missing} of the chunks of {name} are missing")
+    needed += sum(map(chunks.check_file, files))
     check_fits(path, needed, name)
     return needed
 

@@ -35,7 +35,7 @@ class Address(type(Path())):  # type: ignore[misc]
 
     def __str__(self) -> str:
         text = PurePosixPath(*self.parts).as_posix()
-        scheme = _SCHEME.match(text)
+        scheme = _SCHEME.match(f"{text}/")  # also of an address without a name
         if scheme is None:
             return STDIN
         return f"{scheme[1]}://{'/' if scheme[1] == 'file' else ''}{text[scheme.end() :]}"
@@ -71,9 +71,9 @@ def listed(folder: Address, pattern: str = "*") -> list[str]:
         if system.get_file_info(root).type == FileType.File:
             return []
         found = system.get_file_info(FileSelector(root))
-    except Exception as error:  # of a network, credentials, a name
+        names = sorted(one.base_name for one in found if one.type == FileType.File)
+    except Exception as error:  # of a network, credentials, a name that is not UTF-8
         raise _unreachable(str(folder), error) from error
-    names = sorted(one.base_name for one in found if one.type == FileType.File)
     return [f"{folder}/{name}" for name in names if fnmatchcase(name, pattern)]
 
 
@@ -120,7 +120,11 @@ def _fetch(address: str) -> Path:
 def _opened(address: str) -> Any:
     if address == STDIN:
         return contextlib.nullcontext(sys.stdin.buffer)
+    from pyarrow.fs import FileType
+
     system, path = _system(address)
+    if address.startswith("file:") and system.get_file_info(path).type == FileType.Unknown:
+        raise TableError(f"{address} is not a regular file, but a pipe or a device")  # reading it may never end
     return system.open_input_stream(path)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.errors import InputError, TableError
+from congruence.guards import COLUMNS
 from congruence.options import ReadOptions
 from congruence.tables.table import EXACT, duplicates, missing_labels
 
@@ -194,8 +195,15 @@ def is_number(cell: str) -> bool:
     return True
 
 
+def check_columns(names: Sequence[str], path: Path) -> None:
+    """Refuse a file with more columns than can be read, or with several of the same name."""
+    if len(names) > COLUMNS:
+        raise TableError(f"{path} has {len(names)} columns; at most {COLUMNS} are read, more as a matrix (.npy, .zarr)")
+    check_distinct(names, path)
+
+
 def check_distinct(names: Sequence[str], where: Path | str) -> None:
-    """Refuse a file in which several columns have the same name."""
+    """Refuse a file or data frame in which several columns have the same name."""
     if repeated := duplicates(names):
         raise TableError(f"{where} has several columns of the same name: {repeated}")
 
@@ -289,11 +297,11 @@ def choose_id(source: Source, select: Selection) -> RowId:
     if select.id is not None:
         for name in (select.id, PREFIX + select.id):
             if name in kinds:
-                return RowId(name)
+                return _named_id(source, name)
         raise TableError(f"{source.where} has no column {select.id!r} for --id; it has {listing(list(kinds), 10)}")
     for name in (*([source.recorded_id] if source.recorded_id else []), *ID_NAMES):
         if name in kinds:
-            return RowId(name)
+            return _named_id(source, name)
     index = _index_columns(source)
     for name in index:
         if kinds[name] not in (NUMBER, LIST, NESTED):
@@ -314,6 +322,12 @@ def choose_id(source: Source, select: Selection) -> RowId:
     return RowId(
         indexed=source.range_index is not None, range=None if source.range_index == (0, 1) else source.range_index
     )
+
+
+def _named_id(source: Source, name: str) -> RowId:
+    if source.kinds[name] in (LIST, NESTED):
+        raise TableError(f"{source.where}: the column {name!r} holds several values in each row, which cannot be an id")
+    return RowId(name)
 
 
 def id_likeness(name: str) -> int:

@@ -15,7 +15,7 @@ from congruence.guards import check_folder, check_readable, reading, suffix_of
 from congruence.options import ReadOptions, takes
 from congruence.tables.access import map_npy, stem_of
 from congruence.tables.address import as_path
-from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, Source, check_distinct, choose_id
+from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, Source, check_columns, choose_id
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, check_format
 from congruence.tables.table import Table, as_column
 
@@ -112,7 +112,7 @@ def column_names(path: str | Path, select: Selection | None = None) -> tuple[str
         check_format(path)
         with reading(path):
             names = layout_of_csv(path, select).names
-        check_distinct(names, path)
+        check_columns(names, path)
         return tuple(names)
     with open_columnar(path, select) as file:
         return tuple(file.schema.names)

@@ -176,7 +176,9 @@ def as_labels(labels: Any) -> Array:
     items = column.tolist()
     if items and all(type(item) is int and abs(item) < 2**63 for item in items):
         return np.array(items, dtype=np.int64)
-    return np.array([item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items], str)
+    return np.array(
+        [item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else str(item) for item in items], str
+    )
 
 
 def missing_labels(column: Any) -> npt.NDArray[np.bool_]:
