@@ -29,6 +29,11 @@ def fixed(value: float, digits: int) -> str:
     return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
 
 
+def signed(value: float) -> str:
+    """Write a difference with its sign and three decimals; a dash if it is not finite."""
+    return UNDEFINED if not math.isfinite(value) else f"{value:+.3f}".replace("-", "−")
+
+
 def percent(share: float, unit: str = " %", digits: int = 3) -> str:
     """Write a share as a percentage to three significant digits: 0.0183 is "1.83 %"."""
     if 0 < share < 1e-5:

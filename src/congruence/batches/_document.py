@@ -16,14 +16,13 @@ from congruence.batches._verdict import (
     kind_of,
     measures_of,
     p_value,
-    signed,
     three,
     units_of,
     words_for,
 )
 from congruence.batches.conditions import NAMES
 from congruence.document import Block, Cell, Column, Details, Figure, Notes, Section, Table, Text, badge, document_of
-from congruence.formatting import UNDEFINED, count, elided
+from congruence.formatting import UNDEFINED, count, elided, signed
 from congruence.metrics._estimators import mean_of_finite
 
 if TYPE_CHECKING:

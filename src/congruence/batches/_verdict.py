@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from congruence.batches._inference import FEWEST_UNITS, LEVEL, ON_ALL
-from congruence.formatting import UNDEFINED, count, fixed
+from congruence.formatting import UNDEFINED, count, fixed, signed
 from congruence.metrics._estimators import mean_of_finite
 from congruence.result import Finding
 
@@ -248,11 +248,6 @@ def _concentration(place: int, reading: str, score: Score) -> Any:
 def three(value: float) -> str:
     """A score with three decimals."""
     return fixed(value, 3) if math.isfinite(value) else UNDEFINED
-
-
-def signed(value: float) -> str:
-    """A difference of scores with its sign and three decimals."""
-    return UNDEFINED if not math.isfinite(value) else f"{value:+.3f}".replace("-", "−")
 
 
 def difference(paired: Paired) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.batches._verdict import signed
+from congruence.formatting import signed
 from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, MUTED, NULL, Drawing, add_hover
 
 if TYPE_CHECKING:
