@@ -75,6 +75,16 @@ def test_independent_rows_are_not_suspected(kind, rng):
     assert not evaluate(rng.normal(size=s.shape), s, kinds=kinds, **QUICK).depends
 
 
+def test_labels_that_were_taken_as_numbers_are_named(rng):
+    """Where codes form a cluster for each class, leaving similar codes out leaves classes out."""
+    label = rng.integers(0, 10, 800)
+    z = 4 * rng.normal(size=(10, 6))[label] + rng.normal(size=(800, 6))
+    guessed, said = (evaluate(z, {"digit": label}, kinds=kind, **QUICK) for kind in ("auto", "categorical"))
+    notes = [" ".join(map(str, result.notes)) for result in (guessed, said)]
+    assert (guessed.depends, said.depends) == (True, False)
+    assert ["(--kinds digit=categorical)" in one for one in notes] == [True, False]
+
+
 def test_a_factor_that_is_the_cluster_is_refused(rng):
     z, plate = rng.normal(size=(100, 3)), np.repeat(np.arange(10), 10)
     words = np.array([f"plate {one}" for one in plate])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.formatting import count, percent
 from congruence.maps._protocol import protocol
@@ -20,7 +20,7 @@ from congruence.maps.dependence import Dependence, check_rows
 from congruence.metrics._estimators import standardise
 from congruence.metrics._infomec import InfoMEC
 from congruence.metrics._own_codes import Conditional
-from congruence.metrics.factors import Factors, factor_columns, has_few_levels
+from congruence.metrics.factors import Factor, Factors, factor_columns, has_few_levels
 from congruence.rows.engine import Rows
 
 if TYPE_CHECKING:
@@ -162,9 +162,15 @@ def measure_row_dependence(pairing: Pairing, *, discrete_codes: bool, seed: int)
     )
 
 
-def copies_note(found: Dependence) -> list[str]:
-    """A note on copies that leave the verdict as it is: few of them, or codes that predict the factors exactly."""
-    if not len(found.copies):
+def dependence_notes(found: Dependence, factors: Sequence[Factor]) -> list[str]:
+    """What may have been mistaken for dependence, or copies that leave the verdict as it is (few, or exact codes)."""
+    guessed = [factor.name for factor in factors if factor.is_guessed and not factor.left_out]
+    if found.matters and not found.repeated and guessed:
+        return [
+            f"The check for dependent rows takes {listing(guessed)} as numbers. If they are names of classes, say so "
+            f"with kinds (--kinds {guessed[0]}=categorical)"
+        ]
+    if found.matters or not len(found.copies):
         return []
     rows = f"{len(found.copies)} of {found.n} rows {'is a copy' if len(found.copies) == 1 else 'are copies'} of others"
     return [f"{rows}. Intervals are too narrow, because each copy counts as a row; leave copies out"]

@@ -15,7 +15,7 @@ from congruence.checks import check_choice, check_integers, check_seed
 from congruence.errors import InputError
 from congruence.ica.latents import WAYS, latent_components
 from congruence.metrics._binned import sensitivity
-from congruence.metrics._conditions import check_cluster, check_conditions, copies_note, measure_row_dependence
+from congruence.metrics._conditions import check_cluster, check_conditions, dependence_notes, measure_row_dependence
 from congruence.metrics._dci import check_model
 from congruence.metrics._encoding import (
     code_rows,
@@ -206,7 +206,7 @@ def _evaluate(
     corrected = correct_for_chance(infomec, null)
     conditions = check_conditions(z, s, names, infomec, conditional, discrete_codes=options.discrete_codes)
     dependence = measure_row_dependence(pairing, discrete_codes=options.discrete_codes, seed=options.seed)
-    copied = [] if dependence is None or dependence.matters else copies_note(dependence)
+    doubts = [] if dependence is None else dependence_notes(dependence, s)
     near = results["structural_nearness"] if options.structural else None
     bins = BINS if options.sensitivity is True else options.sensitivity
     shown = np.sort(np.random.default_rng([options.seed, 6]).permutation(len(z))[:SAMPLE])
@@ -230,7 +230,7 @@ def _evaluate(
         conditions=conditions.found(),
         dependence=dependence,
         levels={factor.name: factor.levels for factor in s if factor.levels},
-        notes=(*map(Note, (*rows.notes, *copied)), *_notes(pairing, measured, options)),
+        notes=(*map(Note, (*rows.notes, *doubts)), *_notes(pairing, measured, options)),
         settings=_settings(rows, pairing, options),
         pictures=None if pictures is None else pictures(),
     )
