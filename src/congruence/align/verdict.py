@@ -42,7 +42,7 @@ UP_TO = {
     "linear": "Up to a linear map",
 }
 HEADLINES = {
-    "identity": "Nothing changed: the runs agree without any map.",
+    "identity": "No map is needed: the runs agree as they are, within the tolerance.",
     "shift": "Only a constant was added to every row.",
     "scale": "Only the scale changed, and possibly a constant was added.",
     "permutation": "Only the order and signs of the dimensions changed.",
