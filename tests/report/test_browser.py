@@ -292,7 +292,7 @@ def first_mark(page, selector):
     ("name", "words"),
     [
         ("check", ["<b>0</b>", "plate: 0"]),
-        ("layers", ["layers.0 → $l_0$", "similarity error, of the diameter: ", "above chance: ", "p: "]),
+        ("layers", ["layers.0 → $l_0$", "similarity error, of chance: ", "of the diameter: ", "p: "]),
         ("features", ["feature ", "nearest ", ", cosine "]),
         ("deconfounding", ["random rotation, MTOR: −0.010"]),
         ("resolution", ["ica0, identified: "]),

@@ -152,13 +152,15 @@ def _short(layers: LayerComparison, i: int, j: int) -> str:
 
 def _cell_text(layers: LayerComparison, i: int, j: int) -> str:
     """All numbers of a pair of layers."""
-    written = percent if layers.held_out else number
-    numbers = {
-        f"{layers.measure}{' error, of the diameter' if layers.held_out else ''}": written(layers.nearness[i, j]),
-        "null": written(layers.null[i, j]),
-        "above chance": percent(layers.above_chance[i, j]),
-        "p": number(layers.p[i, j]),
-    }
+    near, null = layers.nearness[i, j], layers.null[i, j]
+    numbers = {layers.measure: number(near), "null": number(null), "above chance": percent(layers.above_chance[i, j])}
+    if layers.held_out:
+        numbers = {
+            f"{layers.measure} error, of chance": percent(layers.share_of_chance[i, j]),
+            "of the diameter": percent(near),
+            "null, of the diameter": percent(null),
+        }
+    numbers["p"] = number(layers.p[i, j])
     lines = [f"{name}: {text}" for name, text in numbers.items() if text != UNDEFINED]
     return "\n".join([f"{layers.source_layers[i]} → {layers.target_layers[j]}", *lines])
 
