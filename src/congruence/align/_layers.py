@@ -96,7 +96,8 @@ def compare_layers(
     one, other = layered_run(a, "a"), layered_run(b, "b")
     names = _name_runs(options.names, one.name, other.name)
     inputs, rows, plan, settings = read_paired(one.labelled(names[0]) | other.labelled(names[1]), options)
-    notes = inputs.notes + sampling_notes(max(x.d for x in rows), plan, warn=True)
+    width = max(x.d for x in rows) if measure in GROUPS else 0  # a similarity is compared with its null instead
+    notes = inputs.notes + sampling_notes(width, plan, warn=True)
     layers_a, layers_b = one.layers, other.layers
     shape = len(one.seeds), len(other.seeds), len(layers_a), len(layers_b)
     of_a = shape[0] * shape[2]  # sources, and then targets, by seed and layer
