@@ -40,7 +40,8 @@ def run(capsys, *arguments):
     return stopped.value.code or 0, printed.out, printed.err
 
 
-def test_it_answers_in_a_sentence_and_a_table(folder, capsys):
+def test_it_answers_in_a_sentence_and_a_table(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")  # wide enough for headings in one line
     code, out, _ = run(capsys, "compare", "old.npy", "new.npy", *QUICK)
     assert code == 0
     assert "The difference is only a rotation." in out

@@ -239,7 +239,8 @@ def test_a_folder_of_parts_in_use_is_refused(deconfound, held_elsewhere):
     assert "another process is using parts; wait until it has finished" in err
 
 
-def test_both_modes_and_both_readings_are_named(deconfound):
+def test_both_modes_and_both_readings_are_named(deconfound, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")  # wide enough for names in one line
     options = [
         *GENES,
         *QUICK,
