@@ -181,8 +181,10 @@ def _parquet_batches(
     """
     import pyarrow as pa
 
-    texts = [name for name in names if str(schema.field(name).type) in (*_STRINGS, *_BYTES)]
-    wide = [name for name in names if _is_wide(schema.field(name).type)]
+    types = {name: schema.field(name).type for name in names}
+    texts = [name for name in names if str(types[name]) in (*_STRINGS, *_BYTES)]
+    # one value of these may take any number of bytes, in all rows as many
+    wide = [name for name in names if kind_of(types[name]) == LIST or str(types[name]).startswith("fixed_size_binary")]
     if wide and rows and (first := next(file.iter_batches(1, columns=wide), None)) is not None:
         rows = min(rows, max(1, BLOCK_BYTES // max(1, first.nbytes)))
     others = [name for name in names if name not in texts]
@@ -205,13 +207,6 @@ def _parquet_batches(
         for name in texts:
             whole = whole.append_column(name, text.column(name))
         yield whole
-
-
-def _is_wide(type: Any) -> bool:
-    """Whether one value may take any number of bytes, in all rows the same."""
-    import pyarrow.types as pt
-
-    return kind_of(type) == LIST or bool(pt.is_fixed_size_binary(type))
 
 
 def text_columns(schema: Any) -> frozenset[str]:

@@ -174,9 +174,8 @@ def _whole(values: Array) -> Array | None:
     except (TypeError, ValueError):
         return None
     present = numbers[~np.isnan(numbers)]
-    return (
-        present if present.size and bool(((present == np.floor(present)) & (np.abs(present) < EXACT)).all()) else None
-    )
+    whole = (present == np.floor(present)) & (np.abs(present) < EXACT)
+    return present if present.size and bool(whole.all()) else None
 
 
 def patterns(spec: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -294,14 +293,15 @@ def choose_id(source: Source, select: Selection) -> RowId:
     (unless some read as numbers, so that it may be a damaged feature), and an index of integers other than 0, 1, ...
     """
     kinds = source.kinds
-    if select.id is not None:
-        for name in (select.id, PREFIX + select.id):
-            if name in kinds:
-                return _named_id(source, name)
+    asked = () if select.id is None else (select.id, PREFIX + select.id)
+    for name in asked or (source.recorded_id, *ID_NAMES):
+        if name and kinds.get(name) in (LIST, NESTED):
+            held = f"the column {name!r} holds several values in each row"
+            raise TableError(f"{source.where}: {held}, which cannot be an id")
+        if name and name in kinds:
+            return RowId(name)
+    if asked:
         raise TableError(f"{source.where} has no column {select.id!r} for --id; it has {listing(list(kinds), 10)}")
-    for name in (*([source.recorded_id] if source.recorded_id else []), *ID_NAMES):
-        if name in kinds:
-            return _named_id(source, name)
     index = _index_columns(source)
     for name in index:
         if kinds[name] not in (NUMBER, LIST, NESTED):
@@ -322,12 +322,6 @@ def choose_id(source: Source, select: Selection) -> RowId:
     return RowId(
         indexed=source.range_index is not None, range=None if source.range_index == (0, 1) else source.range_index
     )
-
-
-def _named_id(source: Source, name: str) -> RowId:
-    if source.kinds[name] in (LIST, NESTED):
-        raise TableError(f"{source.where}: the column {name!r} holds several values in each row, which cannot be an id")
-    return RowId(name)
 
 
 def id_likeness(name: str) -> int:
