@@ -7,14 +7,11 @@ import json
 import math
 import shutil
 import tempfile
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.checks import check_choice, require
@@ -37,7 +34,7 @@ from congruence.experiments.runs import (
     rewrite_config,
     start_run,
 )
-from congruence.experiments.training._checkpoints import fingerprint
+from congruence.experiments.training._training_data import are_rows, as_floats, auxiliary_factor, describe_data
 from congruence.experiments.training.collapse import posterior_collapse, posterior_moments
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training
@@ -46,13 +43,9 @@ from congruence.guards import reading
 from congruence.parts import RECORD, changed_files, record_files
 from congruence.result import json_text
 from congruence.rows.devices import full_precision, training_device, training_precision
-from congruence.tables import as_table, is_table
-from congruence.tables.columns import PREFIX
 
 EXAMPLES = 8  # images stored in the run folder
-CHECKED = 10_000  # images or rows checked at a time
 TRIED = 2  # images or rows on which a model is tried before a folder is made
-CONVERTERS = ("pixels", "numbers")  # methods of models that take images as bytes
 _ADVICE = "try fewer latents or clusters, less noise, more steps or another seed"
 
 
@@ -125,9 +118,9 @@ def train_model(
     """
     require("torch", "training", "torch")
     where = training_device(device)
-    inputs, about, columns, ids = _describe_data(data)
+    inputs, about, columns, ids = describe_data(data)
     _check_shape(model, tuple(inputs.shape[1:]), len(inputs), about["name"])
-    parts = [_as_floats(model, inputs), *_auxiliary(model, data)]
+    parts = [as_floats(model, inputs), *auxiliary_factor(model, data)]
     if not _is_ours(model):
         check_trainable(model, [part[:TRIED] for part in parts])
     how = _settings(how, model, where, settings)
@@ -160,7 +153,7 @@ def train_model(
         def measure() -> dict[str, float]:
             nonlocal psnr
             active = posterior_collapse(model, *evaluated).numbers() if _is_mixture(model) else {}
-            if _are_rows(inputs):
+            if are_rows(inputs):
                 return {"mse": mean_squared_error(model, *evaluated), **active}
             psnr = mean_psnr(model, *evaluated)
             return {"psnr": psnr, **active}
@@ -233,59 +226,6 @@ def _check_shape(model: Any, shape: tuple[int, ...], n: int, name: str) -> None:
             raise InputError(f"a mixture of {len(prior.logits)} clusters needs as many rows, and at least 2; got {n}")
 
 
-def _describe_data(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array], Array | None]:
-    """The images or rows as a tensor, their description for a config, the factors as columns, and ids."""
-    ids = getattr(data, "ids", None)
-    if hasattr(data, "factor_names"):
-        inputs = _check_inputs(data.rows if hasattr(data, "rows") else data.images)
-        about = {"factors": list(data.factor_names), "kinds": list(data.kinds), "note": data.note}
-        name, columns = data.name, data.columns
-    elif is_table(data):
-        table = as_table(data)
-        inputs, name, ids = _check_inputs(to_numpy(table.values)), table.name, table.ids
-        columns = {name.removeprefix(PREFIX): column for name, column in table.metadata.items()}
-        about = {"factors": list(columns)}
-    else:
-        alone = data[0] if isinstance(data, Sequence) and len(data) == 1 else data
-        if not hasattr(alone, "shape") or len(alone.shape) not in (2, 4):
-            raise InputError(
-                "data must be FactorImages, FactorRows, images of shape (n, channels, height, width) or rows (n, p), "
-                f"or a table; got a {type(data).__name__}"
-            )
-        inputs, about, columns, ids = _check_inputs(alone), {}, {}, None
-        name = "rows" if _are_rows(inputs) else "images"
-    return inputs, {"name": name, "n": len(inputs), **about, "checksum": fingerprint([inputs])[0]}, columns, ids
-
-
-def _as_floats(model: Any, inputs: Any) -> Any:
-    """Inputs as the model takes them, see `Trainable`."""
-    import torch
-
-    weights = model.parameters() if isinstance(model, torch.nn.Module) else ()
-    own = next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32)
-    if inputs.dtype == torch.uint8 and not _are_rows(inputs) and not any(hasattr(model, name) for name in CONVERTERS):
-        return inputs.to(own) / 255
-    return inputs.to(own) if inputs.is_floating_point() else inputs
-
-
-def _auxiliary(model: Any, data: Any) -> list[Any]:
-    """The factor that a model observes in addition to each row, if it does, as int64 (n,)."""
-    wanted = getattr(model, "auxiliary", None)
-    if wanted is None:
-        return []
-    names = list(getattr(data, "factor_names", ()))
-    if wanted not in names:
-        listed = ", ".join(names) or "it has none"
-        raise InputError(f"auxiliary must be a factor of the data ({listed}); got {wanted!r}")
-    if data.sizes[names.index(wanted)] is None:
-        raise InputError(f"auxiliary must have levels; {wanted} is continuous")
-    return [np.ascontiguousarray(data.columns[wanted], dtype=np.int64)]
-
-
-def _are_rows(inputs: Any) -> bool:
-    return len(inputs.shape) == 2
-
-
 def _is_ours(model: Any) -> bool:
     """Whether a model is one of congruence, which needs no trial."""
     return type(model).__module__.startswith("congruence.")
@@ -294,33 +234,6 @@ def _is_ours(model: Any) -> bool:
 def _is_mixture(model: Any) -> bool:
     """Whether posteriors and components of a model can be measured, see `posterior_collapse`."""
     return all(hasattr(model, name) for name in ("mixture_prior", "numbers", "posterior", "state_shares"))
-
-
-def _check_inputs(inputs: Any) -> Any:
-    """The images or rows as a tensor; invalid ones are refused before a folder is made for them."""
-    import torch
-
-    name = "rows" if _are_rows(inputs) else "images"
-    if not len(inputs):
-        raise InputError(f"data must have at least one of its {name}; got none")
-    if isinstance(inputs, np.ndarray) and min(inputs.strides) < 0:  # torch does not support negative strides
-        inputs = inputs.copy()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is only read
-            x = torch.as_tensor(inputs)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} must be numbers: {error}") from error
-    if x.is_complex() or (name == "images" and not x.is_floating_point() and x.dtype != torch.uint8):
-        wanted = "uint8, or floats in [0, 1]" if name == "images" else "real numbers"
-        raise InputError(f"{name} must be {wanted}; got {str(x.dtype).removeprefix('torch.')}")
-    for part in x.split(CHECKED) if x.is_floating_point() else ():
-        if not torch.isfinite(part).all():
-            raise InputError(f"{name} must be finite; some values are NaN or infinite")
-        low, high = float(part.min()), float(part.max())
-        if name == "images" and (low < 0 or high > 1):
-            raise InputError(f"float images must lie in [0, 1]; got [{low:g}, {high:g}]; rescale them, or give uint8")
-    return x
 
 
 def _settings(how: Training | None, model: Any, device: str, given: Mapping[str, Any]) -> Training:
@@ -383,7 +296,7 @@ def _finish(
             run.write_posterior(posterior_moments(model, *evaluated)[1])
     steps, epochs = outcome.steps, outcome.epochs
     run.log(step=steps, epoch=epochs, ended=outcome.ended, loss=outcome.loss)
-    if not _are_rows(inputs):
+    if not are_rows(inputs):
         run.write_examples(to_numpy(inputs[:: max(1, len(rows) // EXAMPLES)][:EXAMPLES]))
     run.write_weights(model.state_dict())
     factors = {name: column[rows] for name, column in columns.items()}
