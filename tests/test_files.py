@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import congruence
-from congruence import files
+from congruence import files, fit_map
 from congruence.errors import InputError
 from congruence.features import match_features
 from congruence.files import (
@@ -112,6 +112,25 @@ def test_what_a_killed_write_left_is_removed_by_the_next_one_of_the_same_name(tm
         files._beside(tmp_path / f"{long}2", f"-abc{PART}").name,
         f"{long}1",
     ]
+
+
+def test_what_a_library_writes_beside_its_file_is_not_left(tmp_path):
+    """Such as safetensors, which renames a file with a name of its own."""
+    with replacing(tmp_path / "x") as temporary:
+        temporary.with_name(".tmpAb12").write_text("half")
+        temporary.write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    killed = files._beside(tmp_path / "x", f"-abc{PART}")
+    killed.mkdir()
+    (killed / ".tmpCd34").write_text("half")
+    write_text(tmp_path / "x", "newer")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_saved_files_can_be_read_by_those_who_can_read_other_files(tmp_path):
+    (tmp_path / "other").touch()
+    fit_map(np.eye(3), np.eye(3)).save(tmp_path / "map.safetensors")
+    assert (tmp_path / "map.safetensors").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_an_unlocked_writer_does_not_remove_what_the_holder_of_the_lock_writes(tmp_path, held_elsewhere):

@@ -82,20 +82,26 @@ def make_folder(folder: str | Path) -> Path:
 
 @contextlib.contextmanager
 def replacing(path: str | Path, *, folder: bool = False) -> Iterator[Path]:
-    """Yield a temporary path next to `path` that replaces it when the block succeeds, and is removed otherwise.
+    """Yield a temporary path that replaces `path` when the block succeeds, and is removed otherwise.
 
     An interruption of the block (an exception, Ctrl-C, a full disk) leaves `path` unchanged. The rename never follows a
-    link, so one that was created in the meantime is replaced, and nothing is written to its target. With `folder` the
-    block makes a folder. A folder cannot be replaced in one step: the old one is renamed, and comes back with the next
-    write if the process is killed before the new one has its place.
+    link, so one that was created in the meantime is replaced, and nothing is written to its target. A file is written
+    in a hidden folder next to `path`, which also holds what a library writes beside the file it was asked for. With
+    `folder` the block makes a folder. A folder cannot be replaced in one step: the old one is renamed, and comes back
+    with the next write if the process is killed before the new one has its place.
     """
     path = Path(path) if folder else check_writable(path)
-    temporary = _beside(path, f"-{secrets.token_hex(4)}{PART}")
+    hidden = _beside(path, f"-{secrets.token_hex(4)}{PART}")
+    temporary = hidden if folder else hidden / "file"
     with alone(path, needed=False):
         try:
             if not folder:
-                temporary.touch(exist_ok=False)
+                hidden.mkdir()
+                temporary.touch()
+                mode = temporary.stat().st_mode
             yield temporary
+            if not folder:
+                temporary.chmod(mode)  # safetensors makes files that only their owner can read
             for file in [temporary, *temporary.rglob("*")] if folder else [temporary]:
                 _flush(file)  # some disks report only now that they are full
             if folder and path.is_dir():
@@ -108,7 +114,7 @@ def replacing(path: str | Path, *, folder: bool = False) -> Iterator[Path]:
                 raise
             raise InputError(f"cannot write to {path}: {reason or error}") from error
         finally:
-            _remove(temporary)
+            _remove(hidden)
             if folder:
                 _recover(path)
 
