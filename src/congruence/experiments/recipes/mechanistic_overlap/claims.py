@@ -32,6 +32,8 @@ def judge(grids: Sequence[OverlapGrid], densities: Densities | None) -> tuple[Fi
     plain = {grid.slots: grid for grid in grids if not grid.turned}
     judged = (*turned, *plain.values())
     findings = [check(grid) for grid in judged for check in (judge_identification, judge_overlap)]
+    if not turned:  # the published protocol
+        return (*findings, judge_type_d(grids))
     findings += [judge_minima(some, grids) for some in (list(plain.values()), turned) if some]
     findings.append(judge_type_d(turned))
     findings += [judge_type_s(grid) for grid in turned]
@@ -75,7 +77,8 @@ def judge_overlap(grid: OverlapGrid) -> Finding:
 
 
 def _claim_of(name: str, grid: OverlapGrid) -> Claim:
-    return CLAIMS[name if grid.turned else f"{name}-without-rotations"].about(slots=grid.slots)
+    suffix = "" if grid.turned else "-as-published" if grid.published else "-without-rotations"
+    return CLAIMS[name + suffix].about(slots=grid.slots)
 
 
 def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> Finding:
@@ -204,15 +207,21 @@ def _grid_table(grid: OverlapGrid) -> Table:
         for j, strength in enumerate(grid.strengths):
             _, low, high = over_seeds(chosen[i, j])
             scores = [chosen[i, j].min(), grid.sis[i, j].mean(), grid.ceiling[i].mean()]
-            scores += [1 - left[i, j].mean(), loss[i, j].mean(), strength * grid.truth[i].mean()]
-            scores += [grid.gaps[i]]
+            scores += [1 - left[i, j].mean(), loss[i, j].mean()]
+            scores += [] if grid.published else [strength * grid.truth[i].mean(), grid.gaps[i]]
             first: tuple[Any, ...] = (overlap, strength, "not known to us", float(chosen[i, j].mean()))
             rows.append((*first, Cell(f"{number(low)} to {number(high)}", low), *(float(value) for value in scores)))
-    measured = ("SIS, mean of restarts", "SIS of the truth", "R2 of x", "loss", "loss of the truth", "sparsity gap")
+    measured: tuple[str, ...] = ("SIS, mean of restarts", "SIS of the truth", "R2 of x", "loss")
+    measured += () if grid.published else ("loss of the truth", "sparsity gap")
     head = ("overlap", "λ", "SIS, paper", "SIS, selected", "95 % interval", "lowest data seed", *measured)
     seeds, restarts = grid.sis.shape[2:]
-    title = f"{grid.slots} slots" + ("" if grid.turned else ", without rotations")
+    title = f"{grid.slots} slots" + ("" if grid.turned else f", {how_trained(grid)}")
     return number_table(title, head, rows, f"{seeds} data seeds, {restarts} restarts each; held out.")
+
+
+def how_trained(grid: OverlapGrid) -> str:
+    """How a grid differs from our training with rotations."""
+    return "published protocol" if grid.published else "without rotations"
 
 
 def _density_table(densities: Densities) -> Table:
@@ -237,10 +246,11 @@ def _density_table(densities: Densities) -> Table:
 def headlines(grids: Sequence[OverlapGrid]) -> tuple[str, ...]:
     """The sentences of the verdict."""
     parts = []
-    for grid in (grid for grid in grids if grid.turned):
+    shown = [grid for grid in grids if grid.turned or grid.published]
+    for grid in shown:
         means = grid.selected(grid.sis)[:, int(np.argmin(grid.strengths))].mean(1)
         parts.append(f"{number(means[0], 2)} to {number(means[-1], 2)} ({grid.slots} slots)")
-    left = max(float(grid.selected(grid.unexplained)[0].max()) for grid in grids if grid.turned)
+    left = max(float(grid.selected(grid.unexplained)[0].max()) for grid in shown)
     headline = f"From no overlap to the largest, SIS changes from {', '.join(parts)}."
     if left <= TRAINED:
         return (headline,)

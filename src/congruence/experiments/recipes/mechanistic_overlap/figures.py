@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.experiments.recipes.claims import over_seeds
+from congruence.experiments.recipes.mechanistic_overlap.claims import how_trained
 from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
 from congruence.experiments.recipes.result import RecipeFigure, draw_figure
 from congruence.formatting import number
@@ -20,7 +21,9 @@ SHIFT = 0.012  # of the width of the axis, between strengths
 
 def draw_figures(grids: Sequence[OverlapGrid], densities: Densities | None) -> tuple[RecipeFigure, ...]:
     """All figures."""
-    figures = [draw_scores(grids), draw_losses(grids)]
+    figures = [draw_scores(grids)]
+    if not grids[0].published:  # else the loss of the truth depends on the scale of its latents
+        figures.append(draw_losses(grids))
     return (*figures, draw_densities(densities)) if densities is not None else tuple(figures)
 
 
@@ -35,7 +38,7 @@ def draw_scores(grids: Sequence[OverlapGrid]) -> RecipeFigure:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
     summary = "; ".join(
-        f"{grid.slots} slots{'' if grid.turned else ' without rotations'} "
+        f"{grid.slots} slots{'' if grid.turned else f', {how_trained(grid)}'} "
         + ", ".join(number(value, 2) for value in grid.selected(grid.sis)[:, 0].mean(1))
         for grid in grids
     )
@@ -71,7 +74,7 @@ def _scores(axes: Any, grid: OverlapGrid) -> None:
 
 
 def _title(grid: OverlapGrid) -> str:
-    return f"{grid.slots} slots" + ("" if grid.turned else ", no rotations")
+    return f"{grid.slots} slots" + ("" if grid.turned else f", {how_trained(grid)}")
 
 
 def draw_losses(grids: Sequence[OverlapGrid]) -> RecipeFigure:

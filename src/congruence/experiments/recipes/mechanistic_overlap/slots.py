@@ -1,9 +1,9 @@
 """Autoencoders with slots, trained with the compositional contrast: all with the same number of slots in one batch.
 
 The loss of a member is its mean squared error plus its strength times the raw contrast of its decoder (Brady et al.
-2023). Latents are standardised before they are decoded, so that growing them does not lower the contrast. The columns
-of the Jacobian go through the layers of the decoder together with the values, in the same batched products. A member
-ends where it would have ended alone, to rounding.
+2023). Latents can be standardised before they are decoded, so that growing them does not lower the contrast. The
+columns of the Jacobian go through the layers of the decoder together with the values, in the same batched products. A
+member ends where it would have ended alone, to rounding.
 
 Training moves latents between slots slowly, and often gets stuck half way, since the decoder has to be relearned. But a
 rotation of all latents does not change the reconstruction, because encoder and decoder can absorb it. So at some steps
@@ -59,13 +59,15 @@ class SlotMember:
 
 @dataclass(frozen=True)
 class SlotPlan:
-    """How all members are trained: Adam, whose rate falls to 0 along a cosine."""
+    """How all members are trained: Adam, whose rate falls to 0 along a cosine or to a tenth after half of the steps."""
 
     steps: int
     batch: int = 64
     rate: float = 4e-3
     hidden: int = 80
     slot_dim: int = 3
+    cosine: bool = True
+    standardised: bool = True  # whether latents have mean 0 and variance 1 in each batch; rotations need it
     ramp: tuple[float, float] = (0.1, 0.6)  # shares of the steps between which strengths grow to 1
     rotate_at: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)  # shares of the steps after which latents are rotated
     search: RotationSearch = field(default_factory=RotationSearch)
@@ -77,7 +79,7 @@ class SlotOutcome:
     """Results on held-out rows; members come first."""
 
     error: Float  # (members,) mean squared error over rows and outputs
-    contrast: Float  # (members,) raw, of standardised latents
+    contrast: Float  # (members,) raw, of the latents that are decoded
     unexplained: Float  # (members,) squared error over the variance of the outputs
     codes: Float  # (members, n, d), standardised
 
@@ -150,7 +152,7 @@ class SlotTraining:
             start = step % each * plan.batch
             self.rows.copy_(order[start : start + plan.batch])
             self.most.fill_(allowed_strength(step / plan.steps, *plan.ramp))
-            set_rate(self.optimiser, plan.rate * (0.5 + 0.5 * math.cos(math.pi * step / plan.steps)))
+            set_rate(self.optimiser, plan.rate * rate_share(step / plan.steps, plan.cosine))
             self.step()
             if progress is not None and ((step + 1) % REPORT_EVERY == 0 or step + 1 == plan.steps):
                 progress(step + 1, plan.steps, float(self.last.mean()))
@@ -219,7 +221,8 @@ class SlotTraining:
 
     def losses(self, x: Any) -> tuple[Any, Any]:
         """The error and the contrast of each member on rows x (members, n, m), (members,) each."""
-        values, columns = self.decode(standardise(self.encode(x)))
+        codes = self.encode(x)
+        values, columns = self.decode(standardise(codes) if self.plan.standardised else codes)
         error = (values - x).square().mean(1).sum(1) / self.outputs
         norms = lengths(columns.unflatten(2, (self.slots, -1)), 3)  # (members, n, K, m)
         return error, pair_products(norms.movedim(2, -1)).sum(-1).mean(1)
@@ -268,6 +271,11 @@ def standardise(z: Any) -> Any:
     """Latents (members, n, d) with mean 0 and variance 1 over the rows."""
     centred = z - z.mean(1, keepdim=True)
     return centred * (centred.square().mean(1, keepdim=True) + TINY).rsqrt()
+
+
+def rate_share(done: float, cosine: bool) -> float:
+    """The rate after a share of the steps, as a share of the first."""
+    return 0.5 + 0.5 * math.cos(math.pi * done) if cosine else 1.0 if done < 0.5 else 0.1
 
 
 def allowed_strength(done: float, first: float, last: float) -> float:

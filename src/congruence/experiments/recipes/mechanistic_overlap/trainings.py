@@ -62,6 +62,7 @@ class OverlapGrid:
     ceiling: Float  # (overlaps, data seeds) the SIS of the true latents themselves
     truth: Float  # (overlaps, data seeds) the contrast of the true generator
     margin: Float  # (overlaps, data seeds) distance of the generator from Type D
+    published: bool = False  # by the published protocol: the slots of the generator share one network
 
     @property
     def loss(self) -> Float:
@@ -99,7 +100,8 @@ def train_grid(
     overlaps, strengths = parameters["overlaps"][str(slots)], parameters["strengths"]
     seeds, restarts = data_seeds(parameters, seed), parameters["restarts"]
     rows = parameters["rows"] + parameters["test_rows"]
-    sets = [draw_data(overlap_generator(slots, r, seed=s), rows, s) for r in overlaps for s in seeds]
+    shared = is_published(parameters)
+    sets = [draw_data(overlap_generator(slots, r, shared_net=shared, seed=s), rows, s) for r in overlaps for s in seeds]
     shape = (len(overlaps), len(strengths), len(seeds), restarts)
     members = [
         SlotMember(data=i * len(seeds) + k, strength=strengths[j], seed=1000 * seeds[k] + restart)
@@ -118,14 +120,20 @@ def train_grid(
     return arrays
 
 
+def is_published(parameters: Mapping[str, Any]) -> bool:
+    """Whether data and training are those of Brady et al. 2023, which Matthes et al. follow."""
+    return parameters.get("data") == "published"
+
+
 def data_seeds(parameters: Mapping[str, Any], seed: int) -> list[int]:
     """The seeds of the data, which depend on the seed of the recipe."""
     return [1000 * seed + one for one in parameters["data_seeds"]]
 
 
 def make_plan(parameters: Mapping[str, Any], slots: int, *, turned: bool) -> SlotPlan:
-    """How members are trained; without rotations as in the paper, but with standardised latents."""
+    """How members are trained."""
     options = {name: parameters[name] for name in ("batch", "rate", "hidden")}
+    options |= dict.fromkeys(("cosine", "standardised"), not is_published(parameters))
     rotate_at = tuple(parameters["turns"]) if turned else ()
     return SlotPlan(parameters["steps"][str(slots)], **options, ramp=tuple(parameters["ramp"]), rotate_at=rotate_at)
 
