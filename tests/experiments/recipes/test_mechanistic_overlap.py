@@ -192,3 +192,38 @@ def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, mo
     for name in ("sis-by-overlap", "loss-and-sis", "densities"):
         assert (tmp_path / "a" / f"{name}.svg").is_file()
     assert {path.stem for path in (tmp_path / "a" / "parts").glob("*.safetensors")} == set(done.ours)
+
+
+def test_the_published_protocol_is_trained_and_judged_by_its_own_claims(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    small = method.DATA["published"]["small"]
+    assert {"rate": 0.001, "batch": 64, "ramp": [0.0, 0.0], "turns": [], "restarts": 1}.items() <= small.items()
+    assert method.DATA["published"]["paper"]["steps"] == {"2": 115_000, "3": 115_000, "5": 115_000}
+    tiny = method.DATA["published"]["smoke"] | {"steps": {"2": 6}, "rows": 130, "test_rows": 60}
+    monkeypatch.setattr(method, "DATA", {"own": method.PARAMETERS, "published": {"small": tiny}})
+    asked, seen = overlap_generator, []
+
+    def generate(*args, **options):
+        seen.append((made := asked(*args, **options)))
+        return made
+
+    monkeypatch.setattr("congruence.experiments.recipes.mechanistic_overlap.trainings.overlap_generator", generate)
+    done = reproduce("mechanistic-overlap", tmp_path / "a", scale="small", data="published", device="cpu")
+    names = ["2-slots-are-identified-as-published", "2-slots-get-worse-with-overlap-as-published"]
+    assert [one.name for one in done.findings] == [*names, "only-disjoint-is-type-d"]
+    assert [one.status for one in done.findings] == ["unknown", "unknown", "holds"]
+    assert all((one.first[0] == one.first[1]).all() for one in seen)  # the slots share one network
+    assert not any(word in note for note in done.notes for word in ("otation", "{"))
+    assert "by the number of slots, 6 for 2" in " ".join(done.notes)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "statuses"), [([0.96, 0.5, 0.1], ["holds", "holds"]), ([0.6, 0.7, 0.8], ["fails", "fails"])]
+)
+def test_the_claims_of_the_published_protocol_can_hold_and_fail(chosen, statuses):
+    published = dataclasses.replace(grid(chosen, other=0.0, turned=False), published=True)
+    findings = [check(published) for check in (judge_identification, judge_overlap)]
+    assert [one.status for one in findings] == statuses
+    assert all(one.name.endswith("-as-published") for one in findings)
+    worse = dataclasses.replace(published, unexplained=np.full(published.sis.shape, 0.3))
+    assert judge_overlap(worse).status == "unknown"

@@ -14,6 +14,7 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (  # noqa: 
     SlotTraining,
     allowed_strength,
     find_rotation,
+    rate_share,
     train_slots,
 )
 from congruence.mechanism.losses import compositional_contrast, decoder_jacobian  # noqa: E402
@@ -67,6 +68,30 @@ def test_losses_are_those_of_one_autoencoder_alone(training, x):
         )
         alone = compositional_contrast(decoder_jacobian(decoder, z), BLOCKS)
         assert float(contrast[member].detach()) == pytest.approx(float(alone.detach()), rel=1e-4)
+
+
+def test_latents_that_are_not_standardised_are_decoded_as_they_are(x):
+    training = SlotTraining(x, OUTPUTS, MEMBERS, 2, SlotPlan(steps=10, standardised=False), "cpu")
+    rows = torch.from_numpy(x[:, :50])[training.which]
+    error, contrast = (values.detach()[0] for values in training.losses(rows))
+    encoder, decoder = modules(training, 0, OUTPUTS[0])
+    z = encoder(rows[0]).detach()
+    assert_allclose(error, (decoder(z) - rows[0]).square().mean().detach(), rtol=1e-4)
+    assert_allclose(contrast, compositional_contrast(decoder_jacobian(decoder, z), BLOCKS).detach(), rtol=1e-4)
+    with torch.no_grad():  # the contrast falls as latents grow
+        training.weights[4].mul_(10)
+        training.weights[5].mul_(10)
+        training.weights[6].div_(10)
+    same, smaller = (values.detach()[0] for values in training.losses(rows))
+    assert_allclose(same, error, rtol=1e-3)
+    assert_allclose(smaller, contrast / 100, rtol=1e-3)  # a product of the lengths of two derivatives
+
+
+def test_the_published_rate_falls_to_a_tenth_after_half_and_the_strength_is_constant():
+    assert [rate_share(done, cosine=False) for done in (0.0, 0.49, 0.5, 1.0)] == [1.0, 1.0, 0.1, 0.1]
+    assert rate_share(0.0, cosine=True) == 1
+    assert rate_share(1.0, cosine=True) == 0
+    assert allowed_strength(0.0, 0.0, 0.0) == np.inf
 
 
 @pytest.mark.parametrize(("turns", "apart"), [((), 0.005), ((0.3,), 0.03)], ids=["plain", "turned"])
