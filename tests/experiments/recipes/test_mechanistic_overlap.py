@@ -204,7 +204,7 @@ def test_the_published_protocol_is_trained_and_judged_by_its_own_claims(tmp_path
     asked, seen = overlap_generator, []
 
     def generate(*args, **options):
-        seen.append((made := asked(*args, **options)))
+        seen.append(made := asked(*args, **options))
         return made
 
     monkeypatch.setattr("congruence.experiments.recipes.mechanistic_overlap.trainings.overlap_generator", generate)
