@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -22,6 +24,14 @@ def test_a_task_that_fails_says_so(tmp_path):
 def test_a_process_that_dies_is_reported_in_a_sentence():
     with pytest.raises(InputError, match="was killed; the same call resumes"):
         run_tasks(os._exit, [(1,), (1,)], 2, lambda *now: None)
+
+
+def test_a_script_without_a_guard_is_told_to_add_one(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("from congruence.experiments.processes import run_tasks\nrun_tasks(pow, [(2, 3), (3, 2)], 2)\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert 'inside `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
 def test_no_task_is_no_work():

@@ -70,7 +70,8 @@ def run_tasks(
     except BaseException as error:
         _close(pool, stop, messages, lambda message: None)
         if isinstance(error, BrokenProcessPool):
-            raise InputError("a worker process was killed; the same call resumes") from error
+            guard = 'a script must make it inside `if __name__ == "__main__":`'
+            raise InputError(f"a worker process was killed; the same call resumes ({guard})") from error
         raise
     _close(pool, stop, messages, receive)
     return [future.result() for future in futures]
