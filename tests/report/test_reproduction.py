@@ -16,7 +16,7 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(make_reproduction, rend
         "Is it so?</h1>",
         '<p class="lead">It is so.</p>',
         '<p class="rest">It was asked once.</p>',
-        "1 of 3 claims hold, 1 fails, 1 cannot be judged at this scale. Source: Nobody 2026, Table 1.",
+        "1 of 3 claims hold, 1 fails, 1 is unknown. Source: Nobody 2026, Table 1.",
         "Claims</h2>",
         "A line.</figcaption>",
         "Numbers</h2>",

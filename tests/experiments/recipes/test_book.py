@@ -1,5 +1,6 @@
 """The committed results are those of their numbers, and the book is that of the committed results."""
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 from congruence.errors import InputError
 from congruence.experiments.recipes import verify
 from congruence.experiments.recipes._book import book, read_catalogue, render_book
+from congruence.experiments.recipes._files import read_if_there
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 FOLDERS = sorted(path.parent for path in RESULTS.glob("*/result.json"))
+ROW = re.compile(r"^\| `(.+)` \| (\S+) \| (\S+) \| (.+) \|$", re.MULTILINE)
 ITEMS = [(paper["name"], item) for paper in read_catalogue() for item in paper["items"]]
 
 
@@ -51,11 +54,34 @@ def test_the_catalogue_has_every_numbered_item_once():
     )
 
 
+def test_the_book_marks_claims_whose_rule_was_written_after_the_numbers():
+    rows = [
+        one for one in render_book(RESULTS).splitlines() if one.startswith("| ") and "/report.html), post hoc" in one
+    ]
+    assert any("better than the line" in one for one in rows)
+    assert not any("The worse the constant of the decoders" in one for one in rows)
+
+
+def test_every_claim_is_among_the_changed_ones_or_of_a_new_result():
+    introduction, *sections = (RESULTS / "changes.md").read_text(encoding="utf-8").split("\n## ")
+    tables = {re.match(r"\[([\w-]+)\]", one)[1]: ROW.findall(one) for one in sections}
+    assert set(tables).isdisjoint(new := re.findall(r"\]\(([\w-]+)/report\.html\)", introduction))
+    assert {*tables, *new} == {folder.name for folder in FOLDERS}
+    for folder, rows in tables.items():
+        findings = read_if_there(RESULTS / folder / "result.json")["findings"]
+        assert [(name, now) for name, _, now, _ in rows if now != "–"] == [(f["name"], f["status"]) for f in findings]
+        kept = ("holds", "fails", "undecided")
+        assert all(before in kept or (before, why[:3]) == ("–", "new") for _, before, _, why in rows)
+        same = {("undecided", "ambiguous"), ("undecided", "unknown")}
+        assert all(before == now or (before, now) in same or why != "–" for _, before, now, why in rows)
+
+
 def test_a_book_without_results_or_with_an_unknown_finding_is_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="holds no results"):
         book(tmp_path)
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "result.json").write_text('{"findings": [], "settings": {}, "verdict": ""}')
+    empty = {"findings": [], "numbers": {"claims": []}, "settings": {}, "verdict": ""}
+    (tmp_path / "a" / "result.json").write_text(json.dumps(empty))
     with pytest.raises(InputError, match="which is in no result folder"):
         book(tmp_path)
     monkeypatch.setattr("congruence.experiments.recipes._book.read_catalogue", lambda: [])

@@ -20,6 +20,7 @@ from congruence.experiments.recipes._isometry import (
 )
 from congruence.experiments.recipes.mnist_bilipschitz import run as method
 from congruence.experiments.recipes.mnist_bilipschitz.claims import (
+    headline,
     judge,
     judge_curves,
     judge_digits,
@@ -69,6 +70,16 @@ def good():
 
 def held(found):
     return [claim.status for claim in (*judge(found, 3), *judge_curves({"all digits": found}))]
+
+
+def test_the_verdict_names_the_last_step_to_linear_networks():
+    experiment = findings(
+        [*(one for one in good() if one.leak < 1), *(pair(1.0, seed, error=0.5) for seed in range(4))]
+    )
+    first, law = headline(experiment, judge_curves({"all digits": experiment}))
+    assert first.startswith("With leaks of 0.3, 0.7, 1 two trainings differ by ")
+    assert ", 50.0 % of the diameter; with a leak of 1 decoders are isometries." in first
+    assert law.startswith("With the mean constant over samples the term")
 
 
 def test_the_exact_constant_is_that_of_the_singular_values_and_directions_find_less(rng):

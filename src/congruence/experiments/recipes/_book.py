@@ -29,9 +29,11 @@ result folders alone, and a test compares it with them. Each claim has its sourc
 
 *holds* and *fails*: the whole interval lies inside, or outside, the limits of the rule. *ambiguous*: part of it does.
 *unknown*: too few numbers, a premise fails, or it was not run or implemented; then the row says what is missing and
-what it would take. A dash: nothing to judge. Ours is the number that the rule is about, with its interval in brackets:
-of 95 % over seeds, trainings or rows, for shares of cases the bounds that those that could not be decided leave. The
-rule in each report says which. What we make of it is in [What we learned](learned.md).
+what it would take. *post hoc*: the rule was written or changed after numbers were seen. A dash: nothing to judge. Ours
+is the number that the rule is about, with its interval in brackets: of 95 % over seeds, trainings or rows, for shares
+of cases the bounds that those that could not be decided leave. The rule in each report says which. What we make of it
+is in [What we learned](learned.md); which claims are judged otherwise than by version 0.1.0, and why, in
+[Changed claims](changes.md).
 """
 
 
@@ -53,13 +55,19 @@ def render_book(folder: Path) -> str:
     results = {path.parent.name: read_if_there(path) for path in sorted(folder.glob(f"*/{RESULT}"))}
     if not results:
         raise InputError(f"{folder} holds no results: it must have folders with a {RESULT}")
-    found = {name: {one["name"]: one for one in content["findings"]} for name, content in results.items() if content}
+    found = {name: _findings(content) for name, content in results.items() if content}
     parts = [INTRODUCTION]
     for paper in read_catalogue():
         rows = [row for item in paper["items"] for row in _rows(item, found)]
         parts += [f"## {paper['name']}", f"*{paper['title']}*", _table(HEAD, rows)]
     parts += ["## Result folders", _table(("folder", "command", "claims", "verdict"), _folders(results))]
     return printable_lines("\n\n".join(part.strip() for part in parts)) + "\n"
+
+
+def _findings(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The findings of a result by name, each with whether its rule was written after the numbers were seen."""
+    late = {one["name"] for one in content["numbers"]["claims"] if one["post_hoc"]}
+    return {one["name"]: one | {"post_hoc": one["name"] in late} for one in content["findings"]}
 
 
 def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -73,7 +81,8 @@ def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> It
         if name not in found.get(folder, {}):
             raise InputError(f"the catalogue names {reference!r}, which is in no result folder")
         one = found[folder][name]
-        status = f"[{SIGNS[one['status']]}]({folder}/report.html)<br>{folder}"
+        late = ", post hoc" if one["post_hoc"] else ""
+        status = f"[{SIGNS[one['status']]}]({folder}/report.html){late}<br>{folder}"
         rows.append((f"{one['claim']} **{_measured(one)}**", status))
     if "open" in item:
         rows.append((f"*Missing:* {item['open']}", SIGNS["unknown"]))

@@ -84,7 +84,7 @@ def tally(findings: Sequence[Finding]) -> str:
     words: tuple[tuple[Status, str, str], ...] = (
         ("fails", "fails", "fail"),
         ("ambiguous", "is ambiguous", "are ambiguous"),
-        ("unknown", "cannot be judged at this scale", "cannot be judged at this scale"),
+        ("unknown", "is unknown", "are unknown"),
     )
     for status, one, many in words:
         if number := statuses.count(status):

@@ -23,7 +23,7 @@ from congruence.experiments.recipes._mixture_trainings import (
     spread_cell,
     spread_of,
 )
-from congruence.experiments.recipes.claims import Estimate, over_pairs, read_claims, subtract
+from congruence.experiments.recipes.claims import Estimate, over_pairs, over_seeds, read_claims, subtract
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
 from congruence.formatting import UNDEFINED, number
@@ -239,7 +239,7 @@ def make_tables(ours: Mapping[str, Any]) -> tuple[Table, ...]:
         (
             ACTIVATIONS[name],
             k + 1,
-            float(np.mean(one["states"], axis=0)[k]),
+            _cell(over_seeds(np.array(one["states"])[:, k])),
             *(_cell(_facet_mcc(one, w)[k]) for w in MCC),
         )
         for name, one in ours.items()
@@ -258,8 +258,8 @@ def make_tables(ours: Mapping[str, Any]) -> tuple[Table, ...]:
             "Each facet alone",
             ("activation", "facet", "states", "strong", "weak", "weak, held out"),
             alone,
-            "MCC of the latents of a facet with those of the same facet of another training, with its interval over "
-            "trainings; the last is the deepest. States: the components that the codes separate.",
+            "MCC of the latents of a facet with those of the same facet of another training; the last is the deepest. "
+            "States: the components that the codes separate. Intervals are over trainings.",
         ),
     )
 

@@ -22,15 +22,17 @@ CLAIMS = read_claims("mnist-bilipschitz")
 
 
 def headline(experiment: LeakExperiment, findings: Sequence[Finding]) -> tuple[str, ...]:
-    """The sentence of the verdict."""
-    last, first = percent(experiment.error(experiment.leaks[-1])), percent(experiment.error(experiment.leaks[0]))
+    """The sentences of the verdict."""
+    errors = {leak: percent(experiment.error(leak)) for leak in (experiment.leaks[0], *experiment.leaks[-2:])}
     law = next(finding for finding in findings if finding.name == "error-follows-theorem-1")
     fits = experiment.relations["mean"]
-    words = {"holds": "describes the errors better than", "fails": "describes the errors less well than"}
+    words = {"holds": "better than", "fails": "less well than"}
     return (
-        f"Two trainings differ by {last} of the diameter if decoders are isometries, and by {first} if they are far "
-        f"from one. The term √(Λ² − 1) {words.get(law.status, 'describes the errors as well as')} the line Λ − 1 (R² "
-        f"{number(fits.root[1], 2)} and {number(fits.line[1], 2)}).",
+        f"With leaks of {', '.join(f'{leak:g}' for leak in errors)} two trainings differ by "
+        f"{', '.join(errors.values())} of the diameter; with a leak of 1 decoders are isometries.",
+        "With the mean constant over samples the term √(Λ² − 1) describes the errors "
+        f"{words.get(law.status, 'as well as')} the line Λ − 1 (R² {number(fits.root[1], 2)} and "
+        f"{number(fits.line[1], 2)}).",
     )
 
 
