@@ -17,7 +17,8 @@ class ReproduceOptions:
     data: str | None = option(
         None,
         "Another data set than that of the scale, if the recipe supports it: mnist or digits; rooms, sprites, "
-        "shapes3d, mpi3d, falcor3d, isaac3d; simulated or bbbc021. Some recipes take several, separated by commas.",
+        "shapes3d, mpi3d, falcor3d, isaac3d; simulated or bbbc021; own or published. Some recipes take several, "
+        "separated by commas.",
     )
     force: bool = option(
         False, "Compute it again, even if the folder is finished or holds other settings.", panel=OUTPUT
