@@ -100,7 +100,7 @@ def test_the_default_folder_names_recipe_scale_and_seed(toy, tmp_path, monkeypat
 
 def test_the_table_is_markdown_that_no_bar_can_break(toy, tmp_path):
     text = (reproduce("toy", tmp_path / "a").folder / "table.md").read_text()
-    assert text.startswith("# Is it so?\n\n**It is so.** Mostly. 1 of 3 claims hold, 1 fails, 1 cannot be judged")
+    assert text.startswith("# Is it so?\n\n**It is so.** Mostly. 1 of 3 claims hold, 1 fails, 1 is unknown")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace(r"\|", "").count("|") for line in rows} == {4, 6}  # numbers, rules
     assert "- ✕ **fails** (refuted) It fails. no" in text
