@@ -4,7 +4,8 @@ BIN := .venv/bin
 # two processes with one thread each: with more, libraries of numbers would wait for each other; each process takes
 # tests in the order of the files, so that most fixtures of a file are made once
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# modules are compiled when they are first imported: most never are, and compiling all takes half of the installation
+PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 export CONGRUENCE_DATA
 
 help: ## Show this list
