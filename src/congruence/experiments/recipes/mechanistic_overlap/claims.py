@@ -12,7 +12,7 @@ from congruence.document import Cell, Table
 from congruence.experiments.recipes.claims import Claim, Estimate, over_seeds, read_claims
 from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
 from congruence.experiments.recipes.result import number_table
-from congruence.formatting import number, percent
+from congruence.formatting import count, number, percent
 from congruence.result import Finding
 
 TRAINED = 0.05  # of the variance of x left unexplained at most: what leaves more is not judged
@@ -210,13 +210,14 @@ def _grid_table(grid: OverlapGrid) -> Table:
             scores += [1 - left[i, j].mean(), loss[i, j].mean()]
             scores += [] if grid.published else [strength * grid.truth[i].mean(), grid.gaps[i]]
             first: tuple[Any, ...] = (overlap, strength, "not known to us", float(chosen[i, j].mean()))
-            rows.append((*first, Cell(f"{number(low)} to {number(high)}", low), *(float(value) for value in scores)))
+            shown = "–" if np.isnan(low) else f"{number(low)} to {number(high)}"
+            rows.append((*first, Cell(shown, low), *(float(value) for value in scores)))
     measured: tuple[str, ...] = ("SIS, mean of restarts", "SIS of the truth", "R2 of x", "loss")
     measured += () if grid.published else ("loss of the truth", "sparsity gap")
     head = ("overlap", "λ", "SIS, paper", "SIS, selected", "95 % interval", "lowest data seed", *measured)
     seeds, restarts = grid.sis.shape[2:]
     title = f"{grid.slots} slots" + ("" if grid.turned else f", {how_trained(grid)}")
-    return number_table(title, head, rows, f"{seeds} data seeds, {restarts} restarts each; held out.")
+    return number_table(title, head, rows, f"{count(seeds, 'data seed')}, {count(restarts, 'restart')} each; held out.")
 
 
 def how_trained(grid: OverlapGrid) -> str:
