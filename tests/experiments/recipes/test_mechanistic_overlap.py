@@ -10,6 +10,7 @@ from congruence.experiments.recipes import reproduce
 from congruence.experiments.recipes.mechanistic_overlap import run as method
 from congruence.experiments.recipes.mechanistic_overlap.claims import (
     _share,
+    judge,
     judge_densities,
     judge_identification,
     judge_minima,
@@ -227,3 +228,11 @@ def test_the_claims_of_the_published_protocol_can_hold_and_fail(chosen, statuses
     assert all(one.name.endswith("-as-published") for one in findings)
     worse = dataclasses.replace(published, unexplained=np.full(published.sis.shape, 0.3))
     assert judge_overlap(worse).status == "unknown"
+
+
+@pytest.mark.parametrize(("steps", "status"), [(115_000, "holds"), (20_000, "unknown")])
+def test_the_published_protocol_is_judged_at_its_full_length(steps, status):
+    published = dataclasses.replace(grid([0.96, 0.5, 0.1], other=0.0, turned=False), published=True)
+    identified, worse, _ = judge([published], None, {"2": steps})
+    assert (identified.status, worse.status) == (status, status)
+    assert ("20,000 of the 115,000 published steps" in identified.evidence) == (status == "unknown")

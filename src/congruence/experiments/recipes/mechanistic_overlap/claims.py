@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array
 from congruence.document import Cell, Table
-from congruence.experiments.recipes.claims import Claim, Estimate, over_seeds, read_claims
+from congruence.experiments.recipes.claims import Claim, Estimate, not_judged, over_seeds, read_claims
 from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
 from congruence.experiments.recipes.result import number_table
 from congruence.formatting import count, number, percent
@@ -22,16 +22,21 @@ STRONGEST = 0.9  # correlation between slots: beyond, scores are off the distrib
 FEW = 3  # runs at least
 NORMAL = 1.959964  # quantile of a 95 % interval
 CLEARLY = 0.05  # relative difference of losses that is not chance
+PUBLISHED_STEPS = 115_000  # Brady et al. 2023
 SHORT_TRAINING = f"Not judged: trainings leave more than {TRAINED:.0%} of the variance of x unexplained."
 CLAIMS = read_claims("mechanistic-overlap")
 
 
-def judge(grids: Sequence[OverlapGrid], densities: Densities | None) -> tuple[Finding, ...]:
-    """Judge identification and its decrease for each number of slots, then causes, then densities."""
+def judge(grids: Sequence[OverlapGrid], densities: Densities | None, steps: Mapping[str, int]) -> tuple[Finding, ...]:
+    """Judge identification and its decrease for each number of slots, then causes, then densities.
+
+    `steps` of each training, by number of slots: with fewer than published, the published protocol is not judged.
+    """
     turned = [grid for grid in grids if grid.turned]
     plain = {grid.slots: grid for grid in grids if not grid.turned}
     judged = (*turned, *plain.values())
-    findings = [check(grid) for grid in judged for check in (judge_identification, judge_overlap)]
+    checks = (judge_identification, judge_overlap)
+    findings = [_at_full_length(check(grid), grid, steps) for grid in judged for check in checks]
     if not turned:  # the published protocol
         return (*findings, judge_type_d(grids))
     findings += [judge_minima(some, grids) for some in (list(plain.values()), turned) if some]
@@ -41,13 +46,23 @@ def judge(grids: Sequence[OverlapGrid], densities: Densities | None) -> tuple[Fi
     return tuple(findings) + (judge_densities(densities) if densities is not None else ())
 
 
+def _at_full_length(finding: Finding, grid: OverlapGrid, steps: Mapping[str, int]) -> Finding:
+    made = steps[str(grid.slots)]
+    if not grid.published or made >= PUBLISHED_STEPS:
+        return finding
+    return not_judged(finding, f"Not judged: {made:,} of the {PUBLISHED_STEPS:,} published steps.")
+
+
 def judge_identification(grid: OverlapGrid) -> Finding:
     """At overlap 0 the selected runs are identified."""
     chosen, left = grid.selected(grid.sis)[0], grid.selected(grid.unexplained)[0]  # (strengths, data seeds)
     weakest = int(np.argmin(grid.strengths))
+    restarts = grid.sis.shape[-1] > 1
     parts = [
-        f"λ = {strength:g}: {over_seeds(chosen[j])} selected, lowest data seed {number(chosen[j].min())}, "
-        f"{number(grid.sis[0, j].mean())} on average over restarts, R2 of x {number(1 - left[j].max())} or more."
+        f"λ = {strength:g}: {over_seeds(chosen[j])}{' selected' if restarts else ''}, lowest data seed "
+        f"{number(chosen[j].min())}, "
+        + (f"{number(grid.sis[0, j].mean())} on average over restarts, " if restarts else "")
+        + f"R2 of x {number(1 - left[j].max())} or more."
         for j, strength in enumerate(grid.strengths)
     ]
     claim = _claim_of("{slots}-slots-are-identified", grid)
