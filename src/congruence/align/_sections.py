@@ -44,6 +44,7 @@ CONCENTRATION = {  # by the part of the total that the top 5 % of rows hold
     0.0: "The disagreement is spread evenly",
 }
 ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has
+CHANCE_DIFFERS = "Chance differs between groups: compare groups with each other by R²."
 PICTURES = {  # of a pair: caption and explanation
     "ladder": (
         "Which group explains the difference?",
@@ -101,7 +102,7 @@ def pair_details(number_: int, pair: Pair, comparison: Comparison, groups: list[
         *_statements(pair, single),
         Heading("Held-out error by group of maps"),
         _errors(pair, nears, single),
-        Text("Chance differs between groups: compare groups with each other by R².", muted=True),
+        Text(CHANCE_DIFFERS, muted=True, brief=single),
         Heading("Nearness, share of the diameter"),
         _shares_of_diameter(pair, nears),
         Text("As in published tables; the last three columns are in sample.", muted=True),
