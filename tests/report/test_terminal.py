@@ -19,4 +19,4 @@ def test_a_sentence_is_wrapped_at_words_on_a_terminal_and_one_line_in_a_file():
 def test_errors_of_groups_are_followed_by_the_remark_that_chance_differs(results):
     for name in ("check", "comparison"):
         text = str(results[name]())
-        assert "Chance differs between groups: compare groups with each other by R²." in text
+        assert "Chance, the error of unrelated runs, differs between groups: compare groups by R²." in text

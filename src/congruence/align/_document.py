@@ -196,9 +196,9 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> I
     errors = [[leading_error(p.groups[g], judged) for p in comparison.pairs if g in p.groups] for g in groups]
     footer: tuple[Any, ...] = ("mean of pairs", "", *(share(float(np.mean(some))) for some in errors))
     several = len(rows) > 1
-    yield Table(f"Held-out error, % of {unit}", columns, rows, brief=several, footer=footer if several else ())
-    if judged:
-        yield Text(f"Chance: the error of unrelated runs. {CHANCE_DIFFERS}", muted=True, brief=several)
+    footer = footer if several else ()
+    note = CHANCE_DIFFERS if judged else ""
+    yield Table(f"Held-out error, % of {unit}", columns, rows, brief=several, footer=footer, note=note)
     similar = [pair for pair in comparison.pairs if pair.similarities][:4]
     if similar:
         table = _similarities(similar, len(comparison.pairs))
