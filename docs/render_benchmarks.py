@@ -53,7 +53,8 @@ def _ica_lens(column):
     for (data, n, d, k, peer), value in found.items():
         for own in ("congruence, one start", "congruence, default"):
             if "congruence" not in peer:
-                yield f"{own.split(', ')[1]}, {data}", f"{n} x {d}, k = {k}", found[data, n, d, k, own], peer, value
+                what, size = f"ICA of layers, {own.split(', ')[1]}, {data}", f"{n} x {d}, k = {k}"
+                yield what, size, found[data, n, d, k, own], peer, value
 
 
 def _metrics():
@@ -79,14 +80,14 @@ def _maps():
     found = means("translate_maps", ("paired_rows", "method"), "recall_10")
     for (n, peer), value in found.items():
         if peer != "ours":
-            yield "map", f"{n} paired rows", found[n, "ours"], peer, value
+            yield "translation, recall", f"{n} paired rows", found[n, "ours"], peer, value
 
 
 def _unpaired():
     found = means("translate_unpaired", ("pair", "method"), "r2")
     for (pair, peer), value in found.items():
         if peer != "congruence, unpaired":
-            yield "unpaired map", pair, found[pair, "congruence, unpaired"], peer, value
+            yield "translation without pairs", pair, found[pair, "congruence, unpaired"], peer, value
 
 
 def _queries():

@@ -78,6 +78,7 @@ class Figure:
     detail: str = ""  # a smaller second line of the caption
     wide: bool = False
     brief: bool = False  # the main figure: in a notebook, and drawn by Result.plot
+    title: str = ""  # of the axes that Result.plot draws; a page has headings instead
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -74,6 +74,13 @@ def test_taking_rows_keeps_names_and_kinds(rng):
     assert (part.n, part.names, part.kinds) == (50, factors.names, factors.kinds)
 
 
+def test_kinds_are_named_as_the_factor_or_as_its_column():
+    digits = {"digit": np.arange(40.0) % 4}
+    for name in ("digit", "Metadata_digit"):
+        assert read_factors(digits, {name: "categorical"}).kinds == ("categorical",)
+        assert read_factors(digits, f"{name}=categorical").kinds == ("categorical",)
+
+
 @pytest.mark.parametrize(
     ("factors", "kinds", "says"),
     [

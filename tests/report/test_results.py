@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 
 import congruence
 from congruence.errors import InputError
+from congruence.report.figures.svg import PALETTE
 from congruence.report.html import render_cell
 from congruence.result import STATUSES, Result, combine
 from congruence.schema import result_schema, result_types
@@ -81,6 +82,25 @@ def test_the_main_figure_is_drawn_on_axes(make_result):
     pyplot.close(axes.figure)
     with pytest.raises(InputError, match="ax must be one set of matplotlib axes, not"):
         result.plot("axes")
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("layers", "Held-out error, % of chance"), ("mechanism", "Latents that move a common output")],
+)
+def test_a_figure_whose_axes_do_not_say_what_it_shows_has_a_title(name, title, results):
+    axes = results[name]().plot()
+    assert axes.get_title() == title
+    pyplot.close(axes.figure)
+
+
+def test_a_cell_has_the_scheme_of_the_page_around_it(results):
+    cell = results["layers"]()._repr_html_()
+    light, dark = (f"--page: {colour}" for colour in PALETTE["page"])
+    system = cell.index("prefers-color-scheme: dark")
+    for around, colour in (('data-jp-theme-light="true"', light), ('data-jp-theme-light="false"', dark)):
+        assert cell.index(around) > system
+        assert cell[cell.index(around) :].split("--page")[1].startswith(colour.removeprefix("--page"))
 
 
 def test_the_main_figure_is_drawn_on_axes_of_the_caller(result_name, results):

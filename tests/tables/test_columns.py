@@ -99,6 +99,7 @@ def test_a_key_or_features_choose_among_columns_of_lists():
         (CELLS, {"id": "cell"}, "f.parquet has no column 'cell' for --id; it has cell_id, Metadata_plate, area"),
         (CELLS, {"features": "pc_*"}, "no column of f.parquet matches --features 'pc_*'; it has cell_id, Meta"),
         (CELLS, {"metadata": "b*"}, "no column of f.parquet matches --metadata 'b*'; it has cell_id, Meta"),
+        (CELLS, {"metadata": "b*"}, "; with --features, all other columns are metadata"),
         (CELLS, {"features": ""}, "no column of f.parquet matches --features ''"),
         (
             CELLS,

@@ -169,7 +169,8 @@ def test_the_columns_of_anndata_are_those_of_obs():
         (
             None,
             {},
-            "factors are needed: pass them, or name those columns of codes that are factors with factor_columns",
+            "factors are needed: pass them, or name those columns of codes that are factors with factor_columns "
+            "(--factor-columns)",
         ),
         (FACTORS, {"columns": "size"}, "no column of factors matches factor_columns 'size'; it has hue, shape"),
         (None, {"columns": "0,1"}, "codes has no feature columns besides its ids and metadata; it has 0, 1"),

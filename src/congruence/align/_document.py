@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import document as doc
-from congruence.align._sections import arrow, pair_details, r2_text, rows_section, with_null
+from congruence.align._sections import CHANCE_DIFFERS, arrow, pair_details, r2_text, rows_section, with_null
 from congruence.align.similarities import MEASURES
 from congruence.document import (
     Block,
@@ -132,7 +132,9 @@ def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
         note = f"Held-out error up to {group}, in % of {unit}. Stronger colours are larger errors{full}."
         if len(comparison.runs) > HEAT_RUNS:
             note += f" The first {HEAT_RUNS} of {len(comparison.runs)} runs are shown."
-        blocks = (Text(note, muted=True), Figure("heat_map", (comparison, group, HEAT_RUNS), wide=True, brief=True))
+        title = f"Held-out error up to {group}, % of {unit}"
+        figure = Figure("heat_map", (comparison, group, HEAT_RUNS), wide=True, brief=True, title=title)
+        blocks = (Text(note, muted=True), figure)
         yield Section("How close is every run to every other?", blocks)
     if comparison.consensus is not None:
         yield Section("Consensus of the runs", tuple(_consensus(comparison.consensus)))
@@ -175,10 +177,9 @@ def _worst(pairs: Sequence[Pair]) -> list[Pair]:
 def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> Iterator[Block]:
     judged = _judged(comparison)
     unit = "chance" if judged else "the target’s diameter"
-    what = "Chance, the error of unrelated runs, differs between groups: compare groups by R². " if judged else ""
     yield Text(
         f"Held-out error after the best map of each group, in % of {unit}; below it R², the share of the variance that "
-        f"the map explains. {what}Click a heading to sort.",
+        "the map explains. Click a heading to sort.",
         muted=True,
     )
     links = {(pair.source, pair.target): f"pair-{i}" for i, pair in enumerate(worst, start=1)}
@@ -195,7 +196,9 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> I
     errors = [[leading_error(p.groups[g], judged) for p in comparison.pairs if g in p.groups] for g in groups]
     footer: tuple[Any, ...] = ("mean of pairs", "", *(share(float(np.mean(some))) for some in errors))
     several = len(rows) > 1
-    yield Table(f"Held-out error, % of {unit}", columns, rows, brief=several, footer=footer if several else ())
+    footer = footer if several else ()
+    note = CHANCE_DIFFERS if judged else ""
+    yield Table(f"Held-out error, % of {unit}", columns, rows, brief=several, footer=footer, note=note)
     similar = [pair for pair in comparison.pairs if pair.similarities][:4]
     if similar:
         table = _similarities(similar, len(comparison.pairs))

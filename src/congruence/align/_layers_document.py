@@ -39,7 +39,10 @@ SEEDS = (
 
 def describe(layers: LayerComparison) -> Document:
     """The document of a comparison of layers."""
-    picture = Figure("layer_picture", (layers,), wide=True, brief=True, options={"most": SHOWN})
+    title = (
+        f"Held-out error, % of {'chance' if layers.judged else 'the diameter'}" if layers.held_out else layers.measure
+    )
+    picture = Figure("layer_picture", (layers,), wide=True, brief=True, title=title, options={"most": SHOWN})
     glossary = [("error", ERROR), (layers.measure, f"{MEANINGS.get(layers.measure, '')}: the maps that are fitted.")]
     settings = {
         "runs": f"{layers.source}, {layers.target}",
@@ -122,7 +125,7 @@ def _closest(layers: LayerComparison) -> Table:
         )
         cells = (share(of_chance), share(value), share(null)) if layers.held_out else (value, null, share(above))
         rows.append((layer, layers.target_layers[j], badge(finding.status), *cells, p, *_interval(layers, i, j)))
-    held_out = ("held out, of chance", "of the diameter", "null, of the diameter")
+    held_out = ("of chance", "of the diameter", "null")
     columns = (
         Column(f"layer of {layers.source}", "name"),
         Column(f"closest of {layers.target}", "name"),

@@ -44,6 +44,7 @@ CONCENTRATION = {  # by the part of the total that the top 5 % of rows hold
     0.0: "The disagreement is spread evenly",
 }
 ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has
+CHANCE_DIFFERS = "Chance, the error of unrelated runs, differs between groups: compare groups by R²."
 PICTURES = {  # of a pair: caption and explanation
     "ladder": (
         "Which group explains the difference?",
@@ -101,7 +102,6 @@ def pair_details(number_: int, pair: Pair, comparison: Comparison, groups: list[
         *_statements(pair, single),
         Heading("Held-out error by group of maps"),
         _errors(pair, nears, single),
-        Text("Chance differs between groups: compare groups with each other by R².", muted=True),
         Heading("Nearness, share of the diameter"),
         _shares_of_diameter(pair, nears),
         Text("As in published tables; the last three columns are in sample.", muted=True),
@@ -149,7 +149,8 @@ def _errors(pair: Pair, nears: Mapping[str, Nearness], single: bool) -> Table:
         for name, near in nears.items()
     ]
     columns = (Column("group", "text"), *map(Column, names))
-    return Table(f"{arrow(pair)}: held-out error by group", columns, rows, sortable=False, brief=single)
+    label, note = f"{arrow(pair)}: held-out error by group", CHANCE_DIFFERS
+    return Table(label, columns, rows, sortable=False, brief=single, note=note)
 
 
 def _shares_of_diameter(pair: Pair, nears: Mapping[str, Nearness]) -> Table:

@@ -307,10 +307,8 @@ def _gains(found: Distortion) -> str:
             f"{found.margin:g}): {seen} {where}."
         )
     if found.largest > found.margin:
-        return (
-            f"Distortion is undecided: {seen} (margin {found.margin:g}) {where}, but noise in one of the runs could be "
-            "the cause."
-        )
+        cause = "but noise in one of the runs could be the cause"
+        return f"Distortion is undecided: {seen} (margin {found.margin:g}), {cause}."
     return (
         f"Distortion is undecided: {seen}, at most {number(found.bound, 2)} with 95 % confidence (margin "
         f"{found.margin:g}), {where}."

@@ -100,9 +100,11 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     columns = [Column("component", "text"), Column("verdict", "text")]
     checked = resolution.components.unmixing.returned is not None
     columns += [Column("resamples")] * resampled + [Column("halves")] * checked
-    columns += [Column("starts", brief=not checked)] * with_starts + [Column("error")]
+    columns += [Column("starts")] * with_starts + [Column("error")]
     columns += [Column("negentropy", brief=False)]
-    columns += [Column("kurtosis", brief=not resampled)] + [Column("skewness")] * (not resampled)  # as wide as a page
+    columns += [Column("kurtosis", brief=not resampled)] + [Column("skewness", brief=False)] * (
+        not resampled
+    )  # as wide as a page
     sure = "stable" if resampled else "identified"
     cells: list[tuple[Any, ...]] = [
         (
@@ -119,7 +121,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     meanings = ["Resamples: median correlation with refits on bootstrap resamples (90 % interval)."] * resampled
     meanings += ["Halves: smallest correlation with fits to two disjoint halves of the rows."] * checked
     meanings += ["Starts: smallest correlation across random starts."] * with_starts
-    meanings += ["Error: standard error of the axis.", "The limits of each are in “How to read this”."]
+    meanings += ["Error: standard error of the axis."]
     yield Table("Components", columns, cells, brief=True, note=" ".join(meanings))
     if not resampled and resolution.k > 1:
         values, known = [row["negentropy"] for row in rows], [row["identified"] for row in rows]

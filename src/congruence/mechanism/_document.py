@@ -230,7 +230,7 @@ def _blocks(profile: BlockProfile) -> Iterator[Block]:
             "Neighbouring dots of one colour are a block. Solid lines stay inside a block; dashed ones join two. "
             "Wider lines: larger overlap."
         )
-        figure = doc.Figure("latent_graph", (profile,), brief=True)
+        figure = doc.Figure("latent_graph", (profile,), brief=True, title="Latents that move a common output")
         graph = (Heading("Which latents move a common output?"), figure, Text(legend, muted=True))
     yield Grid((Group((Heading("How much do blocks overlap?"), _overlap(profile))), *([Group(graph)] if graph else [])))
 

@@ -162,7 +162,8 @@ def _matrix(name: str, result: Evaluation, title: str, brief: bool = False) -> I
     listed = codes[: max(TABLE_CODES, TABLE_CELLS // len(matrix))]
     yield Heading(title)
     yield Text(MATRICES[name][1], muted=True)
-    yield Figure("factor_code_map", (matrix, result.factors, codes, f"{title}, {result.name}"), wide=True, brief=brief)
+    data, above = (matrix, result.factors, codes, f"{title}, {result.name}"), f"{title}, from 0 to 1"
+    yield Figure("factor_code_map", data, wide=True, brief=brief, title=above if brief else "")
     columns = (Column("factor", "name"), *(Column(code) for code in elided(listed, 14)))
     rows: list[tuple[Any, ...]] = [
         (factor, *(_heat_cell(value, factor, code) for value, code in zip(row, listed, strict=False)))

@@ -16,6 +16,7 @@ from congruence.errors import InputError
 from congruence.metrics._information import bin_columns, number_values
 from congruence.metrics._results import Note, note_if
 from congruence.tables import as_columns, as_rows, pair
+from congruence.tables.columns import PREFIX
 
 KINDS = ("categorical", "ordinal", "continuous", "circular")
 _MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes
@@ -266,6 +267,7 @@ def _kind_of_each(kinds: Any, names: list[str]) -> dict[str, str]:
     if isinstance(kinds, str):
         wanted = dict.fromkeys(names, kinds)
     elif isinstance(kinds, Mapping):
+        kinds = {name if name in names else str(name).removeprefix(PREFIX): kind for name, kind in kinds.items()}
         unknown = [name for name in kinds if name not in names]
         if unknown:
             raise InputError(f"kinds names {listing(unknown)}, but the factors are {', '.join(names)}")

@@ -173,14 +173,17 @@ def _spaces(result: MixtureExamination) -> Iterator[Block]:
     rows = np.linspace(0, n - 1, min(_POINTS, n)).astype(int)
     names = elided([one.name for one in spaces], 16)
     labels, learned = result.labels[rows], [one.codes[rows, :2] for one in spaces]
+    title = f"Marked by {result.labels_from}"
     if agreement is None:
-        yield Figure("latent_space", (names, learned, labels), brief=True)
+        yield Figure("latent_space", (names, learned, labels), brief=True, title=title)
         yield Text(f"The first two latents of each row, marked by {result.labels_from}.", muted=True)
         return
     first = spaces[0].name
     aligned = [agreement.aligned(one.name, first)[rows, :2] for one in spaces]
     yield Figure("latent_spaces", (names, [learned, aligned], labels, ("as learned", "aligned")), wide=True)
-    yield Figure("latent_space", (names, aligned, labels), caption=f"All runs, aligned onto {names[0]}", brief=True)
+    yield Figure(
+        "latent_space", (names, aligned, labels), caption=f"All runs, aligned onto {names[0]}", brief=True, title=title
+    )
     hidden = len(result.spaces) - len(spaces)
     yield Text(
         f"Codes of the same rows, marked by {result.labels_from}; the first two latents of each. Aligned: after the "

@@ -367,7 +367,8 @@ def _matching(source: Source, globs: Sequence[str], option: str) -> list[str]:
             hits = {name for name in hits if not name.startswith(PREFIX)}  # "*" means all the features
         if not hits:
             known = listing(list(source.kinds), 10)
-            raise TableError(f"no column of {source.where} matches --{option} {glob!r}; it has {known}")
+            hint = "; with --features, all other columns are metadata" if option == "metadata" else ""
+            raise TableError(f"no column of {source.where} matches --{option} {glob!r}; it has {known}{hint}")
         chosen |= hits
     return [name for name in source.kinds if name in chosen]
 

@@ -75,7 +75,8 @@ def pair(
     """
     if factors is None and columns is None:
         raise InputError(
-            "factors are needed: pass them, or name those columns of codes that are factors with factor_columns"
+            "factors are needed: pass them, or name those columns of codes that are factors with factor_columns "
+            "(--factor-columns)"
         )
     own = factors is None
     source = codes if own else factors

@@ -30,7 +30,10 @@ def drawing(figure: Figure) -> Any:
 def plot_main(document: Document, ax: Any = None) -> Any:
     """Draw the main figure of a document on matplotlib axes and return these."""
     if document.main_figure is not None:
-        return drawing(document.main_figure).plot(ax)
+        axes = drawing(document.main_figure).plot(ax)
+        if document.main_figure.title:
+            axes.set_title(document.main_figure.title, parse_math=False)
+        return axes
     drawn = [block for block in document.blocks() if isinstance(block, Drawn)]
     main = next((block.drawing for block in drawn if block.brief and block.drawing is not None), None)
     if main is not None:

@@ -47,7 +47,6 @@ def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) 
         add_hover(axes, [(j, i) for i, j in cells], texts, cells=True)
         axes.set(xlim=(-0.5, len(runs) - 0.5), ylim=(len(runs) - 0.5, -0.5), aspect="equal")
         _label(axes, runs, runs, side / len(runs), ("to (target)", "from (source)"))
-        axes.xaxis.labelpad, axes.yaxis.labelpad = 10, 8
         if not printed:
             _heat_scale(axes, full)
 
@@ -79,6 +78,7 @@ def _label(axes: Any, rows: Sequence[str], columns: Sequence[str], width: float,
     axes.set_yticks(range(0, len(rows), step), elided(rows, 18)[::step], parse_math=False)
     axes.xaxis.set_label_text(labels[0], color=MUTED, parse_math=False)
     axes.yaxis.set_label_text(labels[1], color=MUTED, parse_math=False)
+    axes.xaxis.labelpad, axes.yaxis.labelpad = 10, 8
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     for edge in np.arange(len(rows) + 1) - 0.5:

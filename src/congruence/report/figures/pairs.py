@@ -51,14 +51,14 @@ def ladder(pair: Pair) -> Drawing:
 def groups_ladder(groups: Mapping[str, Nearness], about: str) -> Drawing:
     """Draw the ladder of any groups; `about` names the pair in the text for screen readers."""
     names = ordered_groups(groups)
-    at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
+    at = [float(i) + (0.3 if name == "ica" else 0.0) for i, name in enumerate(names)]
     nears, judged = [groups[name] for name in names], has_null(groups.values())
     rungs = [_rung_of(near, judged) for near in nears]
     top = _ladder_top(names, rungs)
     unit = "chance" if judged else "the target's diameter"
 
     def paint(axes: Any) -> None:
-        axes.set(ylabel=f"error, % of {unit}", xlim=(at[0] - 0.6, at[-1] + 0.6), ylim=(0, top))
+        axes.set(ylabel=f"error, % of {unit}", xlim=(at[0] - 0.45, at[-1] + 0.45), ylim=(0, top))
         axes.grid(axis="y")
         axes.set_xticks(at, [""] * len(at), minor=False)
         axes.tick_params(length=0)
