@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import CongruenceError, InputError, TableError
+from congruence.errors import CongruenceError, InputError, TableError, is_failure
 from congruence.files import system_reason
 from congruence.memory import check_fits
 
@@ -117,7 +117,7 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
             raise type(error)(f"{path}: {error}") from error
         raise
     except BaseException as error:  # on damaged bytes libraries raise many kinds, from struct.error to RecursionError
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust
+        if not is_failure(error):
             raise
         failure = error
     if before is not None and _stamp(path) != before:
