@@ -260,13 +260,13 @@ def _tokenizer(transformers: Any, folder: Path, model: Any) -> Tokenizer:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
-    tokenizer.padding_side = "right"  # on the left it would shift the positions of short texts
-    if tokenizer.pad_token is None:  # padding is masked, so any token works
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-    if tokenizer.pad_token is None:
-        raise InputError(f"the tokenizer of {folder} has no padding token (pad, eos or unk)")
-    longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 10**9))
-
+        tokenizer.padding_side = "right"  # on the left it would shift the positions of short texts
+        if tokenizer.pad_token is None:  # padding is masked, so any token works
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+        if tokenizer.pad_token is None:
+            raise InputError(f"the tokenizer of {folder} has no padding token (pad, eos or unk)")
+        limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
+        longest = min((int(limit) for limit in limits if limit is not None and limit >= 1), default=10**9)
     return Tokenizer(tokenizer, longest)
 
 
