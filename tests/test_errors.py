@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from congruence import ICA, compare
-from congruence.errors import FewRowsWarning, PairedByPositionWarning
+from congruence.errors import FewRowsWarning, InputError, PairedByPositionWarning, one_sentence
 from congruence.tables.table import Table
 
 
@@ -29,3 +29,12 @@ def test_keywords_of_scikit_learn_have_a_hint(rng):
         compare(x, x, random_state=0)
     with pytest.raises(TypeError, match=r"'n_splits'; did you mean 'folds'\?"):
         compare(x, x, n_splits=3)
+
+
+def test_a_panic_of_a_library_in_rust_is_one_sentence_and_an_interruption_is_none():
+    panic = type("PanicException", (BaseException,), {})
+    failure = "the file cannot be opened"
+    with pytest.raises(InputError, match="the file cannot be opened: PanicException: damaged"), one_sentence(failure):
+        raise panic("damaged")
+    with pytest.raises(KeyboardInterrupt), one_sentence(failure):
+        raise KeyboardInterrupt

@@ -271,3 +271,7 @@ def test_an_input_that_is_replaced_or_left_alone(tmp_path, rng):
 def _saved(path, values):
     np.save(path, values)
     return path
+
+
+def test_a_name_that_no_file_can_have_is_refused_by_readers_and_not_by_the_check_of_outputs():
+    assert files.real_path(files.Path("a\0b")).name == "a\0b"

@@ -45,9 +45,14 @@ class TableError(InputError):
     """A file cannot be read as, joined into or written as an embedding table."""
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether it is an error, and not an interruption; what libraries in Rust raise is not an `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 @contextlib.contextmanager
 def one_sentence(
-    failure: str, reason: Callable[[Exception], str] | None = None, kind: type[InputError] = InputError
+    failure: str, reason: Callable[[BaseException], str] | None = None, kind: type[InputError] = InputError
 ) -> Iterator[None]:
     """Turn what a library or a user's function raises into one sentence; errors of congruence stay as they are.
 
@@ -57,7 +62,9 @@ def one_sentence(
         yield
     except CongruenceError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         text = f"{type(error).__name__}: {error}" if reason is None else reason(error)
         raise kind(f"{failure}: {text}") from error
 

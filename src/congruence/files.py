@@ -61,10 +61,10 @@ def _problem(path: Path) -> str:
 
 
 def real_path(path: Path) -> Path:
-    """The path without links; of a link to itself, as it is."""
+    """The path without links; of a link to itself, or with a name that no file can have, as it is."""
     try:
         return path.resolve()
-    except (OSError, RuntimeError):
+    except (OSError, RuntimeError, ValueError):  # of a name with a NUL
         return path.absolute()
 
 

@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import CongruenceError, InputError, TableError
+from congruence.errors import CongruenceError, InputError, TableError, is_failure
 from congruence.files import system_reason
 from congruence.memory import check_fits
 
@@ -34,6 +34,8 @@ NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse mor
 DEFLATE_RATIO = 1032  # the largest expansion of gzip and zlib
 PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and converted
 MODEL_TENSORS, MODEL_NUMBERS = 1000, 2**24  # of a model, beyond four times those of its weights
+MODEL_COUNT = 10**6  # of layers, labels and other parts in the settings of a model
+IMAGE_BYTES = 72  # of memory for each pixel that an image processor makes: three channels of up to three float64
 
 _SOURCE_LINES = re.compile(r",? \S+\.rs:[\d:]+")  # which libraries in Rust add to their messages
 
@@ -117,7 +119,7 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
             raise type(error)(f"{path}: {error}") from error
         raise
     except BaseException as error:  # on damaged bytes libraries raise many kinds, from struct.error to RecursionError
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of libraries in Rust
+        if not is_failure(error):
             raise
         failure = error
     if before is not None and _stamp(path) != before:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from congruence.activations.hub import check_model_folder
+from congruence.activations.hub import check_model_folder, module_folders
 from congruence.errors import InputError
 from congruence.guards import SETTINGS_BYTES
 
@@ -73,3 +73,24 @@ def test_what_is_not_there_or_not_whole_is_named(folder):
         check_model_folder(folder)
     with pytest.raises(InputError, match="has no config.json"):
         check_model_folder(folder / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"num_labels": 10**9},
+        {"text_config": {"num_hidden_layers": 10**9}},
+        {"attention_types": [[["global", "local"], 10**9]]},
+        {"encoder_layers": 10**9},
+    ],
+)
+def test_counts_that_transformers_would_expand_to_lists_are_refused(folder, config):
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="config.json has 1000000000 for .*, more than the 1000000 of any model"):
+        check_model_folder(folder)
+
+
+def test_modules_without_end_are_refused(folder):
+    (folder / "modules.json").write_text(json.dumps([{"type": "Normalize", "path": "n"}] * 1001))
+    with pytest.raises(InputError, match="modules.json has 1001 modules; at most 1000 are read"):
+        module_folders(folder)

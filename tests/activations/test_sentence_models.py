@@ -153,6 +153,14 @@ def test_the_command_needs_no_layer(bert, tmp_path, monkeypatch, capsys):
         ),
         ("sentence_bert_config.json", {"max_seq_length": 0}, "max_seq_length in .* must be an integer of at least 1"),
         ("config_sentence_transformers.json", {"default_prompt_name": "q"}, "names a prompt 'q' that it does not have"),
+        ("config_sentence_transformers.json", {"prompts": 5}, "cannot read prompts from .*_transformers.json"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"q": 5}, "default_prompt_name": "q"},
+            "the prompt 'q' in .* must be a text; got 5",
+        ),
+        ("tokenizer_config.json", {"model_max_length": "abc"}, "the tokenizer of .* cannot be opened"),
+        ("tokenizer_config.json", {"tokenizer_class": "RagTokenizer"}, "the tokenizer of .* cannot be opened"),
     ],
 )
 def test_folders_that_cannot_be_opened_say_why(file, change, message, bert, tmp_path):
@@ -193,3 +201,10 @@ def test_a_transformer_in_a_folder_of_its_own_is_found(bert, tmp_path):
             shutil.move(path, home / path.name)
     (tmp_path / "st/modules.json").write_text(json.dumps(modules))
     assert_allclose(extract(tmp_path / "st", TEXTS, device="cpu").values, model.encode(TEXTS), atol=1e-5)
+
+
+def test_a_length_of_minus_one_is_no_limit(bert, tmp_path):
+    save(bert, tmp_path / "st", {"pooling_mode": "mean"})
+    path = tmp_path / "st/tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": -1}))
+    assert load_pretrained(tmp_path / "st").tokenize.longest == 32  # of the positions

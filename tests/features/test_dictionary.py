@@ -65,7 +65,12 @@ def test_codes_of_saelens_folders_follow_their_configuration(tmp_path, weights, 
     more = weights | {"threshold": np.linspace(-0.5, 0.5, 10, dtype=np.float32)}
     jump = read_dictionary(saelens(tmp_path / "jump", more, architecture="jumprelu")).encoder
     assert_allclose(jump(x), np.where(pre > more["threshold"], np.maximum(pre, 0), 0), atol=1e-5)
-    for config in ({"architecture": "gated"}, {"normalize_activations": "layer_norm"}, {"architecture": "topk"}):
+    for config in (
+        {"architecture": "gated"},
+        {"normalize_activations": "layer_norm"},
+        {"architecture": "topk"},
+        {"architecture": []},
+    ):
         read = read_dictionary(saelens(tmp_path / str(len(list(tmp_path.iterdir()))), weights, **config))
         assert read.encoder is None
         assert read.encoder_note

@@ -424,6 +424,7 @@ def test_wrong_options_are_named(options, message, rng):
         (np.ones((5, 2)), "all rows are equal"),
         (np.full((1000, 3), 1e8 / 3), "all rows are equal"),
         (np.random.default_rng(0).laplace(size=(50, 3)) * 1e-150, "vary too little"),
+        (np.random.default_rng(0).laplace(size=(50, 3)) * [1, 1e-160, 1], "vary too little"),
         (np.ma.masked_greater(np.random.default_rng(0).laplace(size=(50, 3)), 1.0), "NaN"),
         (np.array([[1.0, np.nan], [2.0, 3.0], [1.0, 2.0]]), "NaN"),
         (np.ones((1, 3)), "1 sample"),

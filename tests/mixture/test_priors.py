@@ -84,6 +84,10 @@ def test_priors_of_models_are_converted():
         (([1.0], [[0.0, 0.0]], [[1.0, 1.0, 1.0]]), r"covariances must have shape \(1, 2, 2\); got \(1, 3, 3\)"),
         (([1.0], [[0.0, 0.0]], [1.0, 1.0]), "the same number of components; got 1, 1 and 2"),
         (([1.0], [["a"]], [1.0]), "means must be an array of numbers"),
+        (([1.0], [[1j]], [1.0]), "means must be an array of numbers: its dtype is complex128"),
+        (([0.5, 0.5], [[0.0], [1e200]], [1.0, 1.0]), "means and standard deviations must be at most 1e"),
+        (([1.0], [[0.0]], [1e300]), "means and standard deviations must be at most 1e"),
+        (([1.0], [[0.0]], np.ones((1, 60_000))), "covariances would take 28800000000 bytes as matrices"),
     ],
 )
 def test_invalid_mixtures_raise(arguments, message):

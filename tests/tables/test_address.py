@@ -141,7 +141,7 @@ def test_pipes_and_odd_names_at_a_local_address_are_refused(tmp_path, given):
 
 def test_an_address_without_a_name_is_not_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    for given in ("s3://", "file:///"):
+    for given in ("s3://", "gs://", "file:///"):
         assert str(as_path(given)) == given
-        with pytest.raises(TableError, match="cannot be read|unknown suffix|is a folder"):
+        with pytest.raises(TableError, match="it names no file|is a folder"):
             read_table(given)

@@ -191,3 +191,13 @@ def test_the_columns_of_anndata_are_those_of_obs():
 def test_what_is_wrong_with_factors_is_said(factors, options, message):
     with pytest.raises(InputError, match=re.escape(message)):
         pair(CODES, factors, **options)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"), [("a,c\n1,2\n", "it lacks b and has c"), ("a,b,c\n1,2,3\n", "has c in add")]
+)
+def test_parts_of_factors_with_other_columns_are_refused(tmp_path, other, message):
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "2.csv").write_text(other)
+    with pytest.raises(TableError, match=f"2.csv does not have the columns of .*1.csv: .*{message}"):
+        as_columns(tmp_path / "*.csv")

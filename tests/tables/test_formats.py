@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -200,6 +201,15 @@ def test_flat_indexes_and_vectors_are_mapped_into_memory():
 def test_an_index_without_plain_vectors_is_refused(refused):
     save_faiss("a.faiss", lambda faiss: faiss.IndexPQ(4, 2, 4))
     refused("a.faiss", "flat and IVF,Flat indexes can be read")
+
+
+def test_no_room_is_reserved_for_vectors_that_an_index_does_not_hold(refused, monkeypatch):
+    header = struct.pack("<iqqq?i", 1024, 2**21, 0, 0, True, 1)
+    centroids = b"IxF2" + struct.pack("<iqqq?iq", 1024, 0, 0, 0, True, 1, 0)
+    lists = b"\0" + struct.pack("<q4sqq4sqq", 0, b"ilar", 1, 4096, b"full", 1, 2**21)
+    Path("a.faiss").write_bytes(b"IwFl" + header + struct.pack("<qq", 1, 1) + centroids + lists)
+    monkeypatch.setattr("congruence.tables._vectors.room_for", lambda *asked: pytest.fail(f"room for {asked}"))
+    refused("a.faiss", "8606711808 bytes are expected, but 0 follow")
 
 
 def test_an_index_that_keeps_its_lists_in_another_file_is_refused(refused):

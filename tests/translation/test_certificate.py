@@ -1,6 +1,7 @@
 """The certificate: real indexes, separate queries, relevance judgements, extrapolation, dependent rows."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -178,9 +179,16 @@ def test_ndcg_is_that_of_trec_eval():
         ({"q": ["a"], "d": ["b"], "r": [np.nan]}, "the relevance in qrels must be finite"),
     ],
 )
-def test_wrong_judgements_are_named(qrels, message):
+def test_wrong_judgements_are_named(qrels, message, tmp_path):
     with pytest.raises(InputError, match=message):
         read_qrels(qrels)
+    pd.DataFrame(qrels).to_csv(tmp_path / "judged.csv", index=False)
+    with pytest.raises(InputError, match="judged.csv"):
+        read_qrels(tmp_path / "judged.csv")
+
+
+def test_ids_that_are_numbers_beyond_integers_stay_apart():
+    assert read_qrels({"q": [1.0, 2.0], "d": [3e200, 4e200]}) == {"1": {"3e+200": 1.0}, "2": {"4e+200": 1.0}}
 
 
 def test_a_ranking_without_any_hit_has_no_ratio():

@@ -90,6 +90,7 @@ def test_the_command_exports(tmp_path, make_translator, monkeypatch, capsys):
     [
         ("onnx", "up.pb", "must end in .onnx"),
         ("numpy", "up.npz", "must end in .py"),
+        ("numpy", "", "must end in .py"),
         ("tensorflow", "up", "to must be one of 'onnx', 'sentence-transformers', 'numpy'"),
         ("onnx", "nowhere/up.onnx", "does not exist"),
         ("sentence-transformers", "full", "it exists; give the name of a new folder"),
@@ -101,8 +102,16 @@ def test_mistakes_leave_nothing_behind(tmp_path, make_translator, to, out, messa
     (tmp_path / "full" / "thesis.tex").write_text("...")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InputError, match=message):
-        export_translator(make_translator(), tmp_path / out, to)
+        export_translator(make_translator(), tmp_path / out if out else "", to)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_is_written_as_a_whole_or_not_at_all(tmp_path, make_translator, monkeypatch):
+    (tmp_path / "up").mkdir()
+    monkeypatch.setattr("congruence.translation.export.write_text", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        export_translator(make_translator(), tmp_path / "up", "sentence-transformers")
+    assert [path.name for path in tmp_path.rglob("*")] == ["up"]
 
 
 def test_a_map_beyond_float32_is_refused(tmp_path):

@@ -14,7 +14,16 @@ from typing import Any
 from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import InputError
-from congruence.guards import check_folder, first_sentence, is_file, read_json, read_object, reading
+from congruence.guards import (
+    MODEL_COUNT,
+    MODEL_TENSORS,
+    check_folder,
+    first_sentence,
+    is_file,
+    read_json,
+    read_object,
+    reading,
+)
 
 CONFIG, TOKENIZER, PIXELS = "config.json", "tokenizer.json", "preprocessor_config.json"
 INDEX = "model.safetensors.index.json"
@@ -23,6 +32,7 @@ OWN_CODE = (None, "eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm")
 HUB = "https://huggingface.co"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
+COUNT = re.compile(r"(num|n)_.*|.*layers?|\d+")  # settings that count parts of a model, also in lists
 SETTINGS = (CONFIG, "generation_config.json", "adapter_config.json", PIXELS, INDEX)
 MODULES, TEXT, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Dropout", "Normalize")  # modules of sentence-transformers
@@ -131,7 +141,9 @@ def check_settings(folder: Path) -> dict[str, Any]:
     if not is_file(folder / CONFIG):
         raise InputError(f"{folder} has no {CONFIG}; give a folder written by save_pretrained of transformers")
     for path in sorted(folder.glob("*config.json")):
-        for name, value in _entries(read_object(path, "settings")):
+        for name, value in entries(read_object(path, "settings")):
+            if COUNT.fullmatch(name) and isinstance(value, int) and value > MODEL_COUNT:  # builds lists of that length
+                raise InputError(f"{path} has {value} for {name}, more than the {MODEL_COUNT} of any model")
             if name == "auto_map":
                 raise InputError(f"{path} asks to run its own code (auto_map), which congruence never does")
             if name.strip("_").endswith(("_implementation", "_implementation_internal")) and value not in OWN_CODE:
@@ -141,12 +153,12 @@ def check_settings(folder: Path) -> dict[str, Any]:
     return read_object(folder / CONFIG, "settings")
 
 
-def _entries(settings: Any) -> Iterator[tuple[str, Any]]:
+def entries(settings: Any) -> Iterator[tuple[str, Any]]:
     """The names and values of settings, also of settings inside of settings."""
     for name, value in settings.items() if isinstance(settings, dict) else enumerate(settings):
         yield str(name), value
         if isinstance(value, dict | list):
-            yield from _entries(value)
+            yield from entries(value)
 
 
 def check_weights(folder: Path) -> list[Path]:
@@ -183,6 +195,8 @@ def module_folders(folder: Path) -> list[tuple[str, Path]]:
         return []
     with reading(path, "modules"):
         found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in read_json(path, "modules")]
+    if len(found) > MODEL_TENSORS:
+        raise InputError(f"{path} has {len(found)} modules; at most {MODEL_TENSORS} are read")
     for kind, home in found:
         if kind not in KNOWN:
             raise InputError(f"{path} has a module {kind!r}; supported are {', '.join(KNOWN)}")

@@ -204,7 +204,7 @@ def _read_image(size: int | None, process: Any, path: Path) -> Array:
     from PIL import Image
 
     with reading(path, "an image"), Image.open(path, formats=FORMATS) as file:
-        check_fits(path, PIXEL_BYTES * file.size[0] * file.size[1], "the image")
+        check_fits(path, PIXEL_BYTES * max(file.size[0] * file.size[1], (size or 0) ** 2), "the image")
         image = _rgb(file)
         if size is not None:  # scale the shorter side to `size` and keep the middle of the longer one
             width, height = image.size

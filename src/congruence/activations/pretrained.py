@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,7 @@ from congruence.arrays import listing
 from congruence.checks import require
 from congruence.errors import CongruenceWarning, InputError, one_sentence, warn_caller
 from congruence.guards import (
+    IMAGE_BYTES,
     MODEL_NUMBERS,
     MODEL_TENSORS,
     check_folder,
@@ -27,6 +29,7 @@ from congruence.guards import (
 )
 from congruence.memory import check_fits
 
+SIDE = re.compile(r".*(size|height|width|edge)|\d+")  # settings of an image processor in pixels
 Pieces = Sequence[Sequence[Mapping[str, str]]]  # of each text and token: the columns "token" and "context"
 
 
@@ -167,7 +170,11 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
 
 
 def _image_processor(transformers: Any, folder: Path) -> Any:
-    """The image processor of a folder, in its form that needs Pillow only."""
+    """The image processor of a folder, in its form that needs Pillow only, unless its images are too large."""
+    settings = read_object(folder / PIXELS, "settings")
+    sides = [value for name, value in hubs.entries(settings) if SIDE.fullmatch(name) and isinstance(value, int)]
+    side = max(sides, default=0)
+    check_fits(folder / PIXELS, IMAGE_BYTES * side**2, f"an image of {side} x {side} pixels")
     pillow = {"backend": "pil"} if int(transformers.__version__.partition(".")[0]) > 4 else {"use_fast": False}
     try:
         with _quiet(transformers):
@@ -260,13 +267,13 @@ def _tokenizer(transformers: Any, folder: Path, model: Any) -> Tokenizer:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
-    tokenizer.padding_side = "right"  # on the left it would shift the positions of short texts
-    if tokenizer.pad_token is None:  # padding is masked, so any token works
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-    if tokenizer.pad_token is None:
-        raise InputError(f"the tokenizer of {folder} has no padding token (pad, eos or unk)")
-    longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 10**9))
-
+        tokenizer.padding_side = "right"  # on the left it would shift the positions of short texts
+        if tokenizer.pad_token is None:  # padding is masked, so any token works
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+        if tokenizer.pad_token is None:
+            raise InputError(f"the tokenizer of {folder} has no padding token (pad, eos or unk)")
+        limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
+        longest = min((int(limit) for limit in limits if limit is not None and limit >= 1), default=10**9)
     return Tokenizer(tokenizer, longest)
 
 

@@ -119,14 +119,17 @@ def text_settings(root: Path, folder: Path) -> dict[str, Any]:
     if task != "feature-extraction":
         raise InputError(f"{folder / TEXT} has the task {task!r}; only feature-extraction is supported")
     prompts = _settings(root / PROMPTS)
-    name = prompts.get("default_prompt_name")
-    known = prompts.get("prompts") or {}
-    if name is not None and name not in known:
-        raise InputError(f"{root / PROMPTS} names a prompt {name!r} that it does not have")
+    name, known = prompts.get("default_prompt_name"), prompts.get("prompts") or {}
+    with reading(root / PROMPTS, "prompts"):
+        prompt = known.get(name) or ""
+        if name is not None and name not in known:
+            raise InputError(f"{root / PROMPTS} names a prompt {name!r} that it does not have")
+        if not isinstance(prompt, str):
+            raise InputError(f"the prompt {name!r} in {root / PROMPTS} must be a text; got {prompt!r}")
     longest = settings.get("max_seq_length")
     if longest is not None and (not isinstance(longest, int) or longest < 1):
         raise InputError(f"max_seq_length in {folder / TEXT} must be an integer of at least 1; got {longest!r}")
-    return {"longest": longest, "lower": bool(settings.get("do_lower_case")), "prompt": known.get(name) or ""}
+    return {"longest": longest, "lower": bool(settings.get("do_lower_case")), "prompt": prompt}
 
 
 def build_steps(modules: Sequence[tuple[str, Path]], prompt_length: int) -> dict[str, Any]:

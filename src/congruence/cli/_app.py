@@ -19,7 +19,7 @@ import typer
 
 from congruence import __version__
 from congruence.cli._streams import lasting_streams
-from congruence.errors import CongruenceError, printable
+from congruence.errors import CongruenceError, is_failure, printable
 from congruence.experiments.processes import exit_on_signals
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
@@ -99,8 +99,8 @@ def main() -> None:
         _stop(str(error), 2)
     except MemoryError:
         _stop("not enough memory for this input; use fewer rows or runs at a time", 2)
-    except Exception as error:
-        if os.environ.get("CONGRUENCE_DEBUG"):
+    except BaseException as error:
+        if not is_failure(error) or os.environ.get("CONGRUENCE_DEBUG"):
             raise
         if isinstance(error, OSError) and error.strerror:  # a name too long, a failing disk, a folder that is gone
             _stop(f"{error.filename or 'the current folder or a file'} cannot be used: {error.strerror}", 2)

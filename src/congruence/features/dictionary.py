@@ -210,7 +210,8 @@ def _read_encoder(
 def _activation(config: Mapping[str, Any], sparsify: bool) -> tuple[str | None, int]:
     """The kind of the encoder and the number of active features; no kind where it is not supported."""
     kind = config.get("activation", "topk") if sparsify else config.get("architecture", "standard")
-    kind = {"standard": config.get("activation_fn", config.get("activation_fn_str", "relu"))}.get(kind, kind)
+    if kind == "standard":
+        kind = config.get("activation_fn", config.get("activation_fn_str", "relu"))
     if kind not in KINDS:
         return None, 0
     more = config.get("activation_fn_kwargs")

@@ -61,10 +61,10 @@ def fit_whitening(
     check_choice("method", method, METHODS)
     if moments.n < 2:
         raise InputError(f"whitening needs at least 2 rows; got {moments.n}")
-    if 0 < moments.scatter.max() < SMALLEST:
-        raise InputError("the values vary too little to be squared; rescale them")
     columns = np.sqrt(np.diag(moments.finish()))
     scale = columns = np.where(columns > moments.rounding, columns, 0.0)  # standard deviations, 0 where it is rounding
+    if ((columns > 0) & (np.diag(moments.scatter) < SMALLEST)).any():
+        raise InputError("the values vary too little to be squared; rescale them")
     if not columns.any():
         raise InputError("all rows are equal, so there is nothing to whiten")
     columns = columns if method.endswith("-cor") else np.ones(moments.d)

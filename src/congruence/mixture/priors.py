@@ -18,6 +18,7 @@ from congruence.result import Record
 from congruence.tables.access import read_npz_arrays
 
 FLAT = 1e-12  # relative to the largest variance of the mixture: directions with less variance are degenerate
+LARGEST = 1e75  # mean or standard deviation, of which products of four stay in the range of floats
 _WEIGHT_SUM_ERROR = 1e-4  # models store weights in float32
 _COVARIANCE_ERROR = 1e-5  # relative to the largest entry: asymmetry, or a negative eigenvalue, that is rounding
 LOG_2PI = math.log(2 * math.pi)
@@ -58,6 +59,8 @@ class GaussianMixture(Record):
         m = means.shape[1]
         if covariances.shape != (count, m, m):
             raise InputError(f"covariances must have shape {(count, m, m)}; got {covariances.shape}")
+        if max(np.abs(means).max(), np.sqrt(np.abs(covariances).max())) > LARGEST:
+            raise InputError(f"means and standard deviations must be at most {LARGEST:g}; scale the latents")
         if not (weights > 0).all():
             raise InputError(f"weights must be above 0; got {listing(weights[weights <= 0])}")
         if abs(weights.sum() - 1) > _WEIGHT_SUM_ERROR:
@@ -80,6 +83,9 @@ class GaussianMixture(Record):
         if covariances.ndim == 1:
             covariances = np.repeat(covariances[:, None], means.shape[-1], axis=1)
         if covariances.ndim == 2:
+            size = covariances.nbytes * covariances.shape[1]
+            if size > PRIOR_BYTES:
+                raise InputError(f"covariances would take {size} bytes as matrices; at most {PRIOR_BYTES} are allowed")
             covariances = covariances[:, :, None] * np.eye(covariances.shape[1])
         if not len(weights) == len(means) == len(covariances):
             raise InputError(
@@ -258,7 +264,10 @@ def is_array_mapping(prior: Any) -> bool:
 
 def _as_numbers(x: Any, name: str, *, scalar: bool = True) -> Float:
     try:
-        numbers = np.array(to_numpy(x) if not isinstance(x, list | tuple) else x, dtype=np.float64)
+        given = np.asarray(to_numpy(x) if not isinstance(x, list | tuple) else x)
+        if given.dtype.kind in "cmMV":
+            raise TypeError(f"its dtype is {given.dtype}")
+        numbers = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of numbers: {error}") from error
     if not np.isfinite(numbers).all():

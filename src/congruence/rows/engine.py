@@ -81,7 +81,8 @@ class Rows:
     def _moments(self) -> tuple[Float, Float]:
         source = self.data if self.blocks is None else self.blocks
         total, squares, largest = reduce_rows(source, _powers, _merge_powers, self.device, self.scale_rows)
-        if largest.any() and not 1 / LIMIT < largest.max() < LIMIT:
+        sizes = largest[largest > 0]  # of columns: a small one is not hidden by the others
+        if sizes.size and not 1 / LIMIT < sizes.min() <= sizes.max() < LIMIT:
             raise InputError("the values are too large or too small to be squared; rescale them")
         return total / self.n, epsilon(self.data) * np.sqrt(squares / self.n)
 

@@ -137,10 +137,10 @@ class _Index:
             lengths = lengths.reshape(-1, 2)[:, 1]
         if width != 4 * d or len(lengths) > lists or (lengths < 0).any() or sum(lengths.tolist()) != n:
             raise ValueError("its lists do not hold its vectors")
+        self._check(n * (width + 8))  # before room for them is reserved
         values = room_for((n, d), np.dtype("<f4"), self.path)
         ids, row = np.empty(n, np.int64), 0
         for length in lengths.tolist():
-            self._check(length * (width + 8))
             end = row + length
             values[row:end] = np.frombuffer(self.data, "<f4", length * d, self.at).reshape(length, d)
             ids[row:end] = np.frombuffer(self.data, "<i8", length, self.at + length * width)

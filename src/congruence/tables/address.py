@@ -80,6 +80,8 @@ def listed(folder: Address, pattern: str = "*") -> list[str]:
 def _system(address: str) -> tuple[Any, str]:
     from pyarrow.fs import FileSystem
 
+    if not address.partition("://")[2]:  # gs:// would look for its buckets for a quarter of an hour
+        raise TableError(f"{address} cannot be read: it names no file")
     more = f"{'&' if '?' in address else '?'}retry_limit_seconds={RETRY_SECONDS}" if address[0] == "g" else ""
     system, path = FileSystem.from_uri(address + more)
     return system, path

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
-from congruence.errors import InputError
+from congruence.errors import InputError, TableError
 from congruence.files import InputFile, ReadFile, describe_file
 from congruence.options import ReadOptions, takes
 from congruence.tables._pairing import assign_ids, joined_rows
 from congruence.tables.address import as_path
-from congruence.tables.columns import PREFIX, Selection, patterns
+from congruence.tables.columns import PREFIX, Selection, difference, patterns
 from congruence.tables.frames import columns_from_frame
 from congruence.tables.inputs import Names, as_table, check_options, files_of, is_table, supports
 from congruence.tables.join import join_tables
@@ -128,9 +128,13 @@ def as_columns(x: Any, *, options: ReadOptions, name: str = "factors", keep: Nam
     if keep is not None:
         select = replace(select, features=[p for one in patterns(keep) or () for p in (one, PREFIX + one)])
     if isinstance(x, str | os.PathLike):
-        parts = [row_columns(as_path(path), select) for path in part_files(x)]
+        files = part_files(x)
+        parts = [row_columns(as_path(path), select) for path in files]
         if len(parts) == 1:
             return parts[0]
+        for file, part in zip(files, parts, strict=True):
+            if why := difference(part.columns, parts[0].columns):
+                raise TableError(f"{file} does not have the columns of {files[0]}: it {why}")
         labels = concatenate_labels([(part.ids, part.columns) for part in parts])
         return RowColumns(labels["metadata"], labels["ids"], parts[0].notes)
     if isinstance(x, Table) or is_anndata(x):

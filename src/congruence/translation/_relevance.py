@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,19 @@ def read_qrels(qrels: Any) -> dict[str, dict[str, float]]:
     """Relevance by query id and document id; the columns are query id, document id and relevance (1 if absent)."""
     from congruence.tables import as_columns
 
+    name = f"qrels {qrels}" if isinstance(qrels, str | os.PathLike) else "qrels"
     columns = [np.asarray(column) for column in as_columns(qrels, name="qrels", keep="*").columns.values()]
     if len(columns) < 2:
         raise InputError(
-            f"qrels must have the columns query id, document id and relevance, in this order; got {len(columns)} column"
+            f"{name} must have the columns query id, document id and relevance, in this order; got {len(columns)}"
         )
     query, document = (_as_text(column) for column in columns[:2])
     try:
         gain = columns[2].astype(float) if len(columns) > 2 else np.ones(len(query))
     except (TypeError, ValueError):
-        raise InputError("the third column of qrels must hold the relevance, a number") from None
+        raise InputError(f"the third column of {name} must hold the relevance, a number") from None
     if not np.isfinite(gain).all():
-        raise InputError("the relevance in qrels must be finite numbers; got NaN or infinity")
+        raise InputError(f"the relevance in {name} must be finite numbers; got NaN or infinity")
     found: dict[str, dict[str, float]] = {}
     for q, doc, value in zip(query, document, gain.tolist(), strict=True):
         found.setdefault(q, {})[doc] = max(value, 0.0)
@@ -39,7 +41,7 @@ def read_qrels(qrels: Any) -> dict[str, dict[str, float]]:
 
 
 def _as_text(column: Array) -> list[str]:
-    if column.dtype.kind == "f" and (column == np.round(column)).all():
+    if column.dtype.kind == "f" and ((column == np.round(column)) & (np.abs(column) < 2**63)).all():
         column = column.astype(np.int64)
     return [str(value) for value in column]
 

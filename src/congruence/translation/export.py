@@ -111,7 +111,7 @@ def _write_onnx(translator: Translator, path: Path) -> list[Path]:
 
 def _numpy_arrays(path: Path) -> Path:
     """The file of the arrays that the module at `path` reads."""
-    return path.with_suffix(".npz")
+    return path.parent / f"{path.stem}.npz"
 
 
 def _write_numpy(translator: Translator, path: Path) -> list[Path]:
@@ -134,24 +134,27 @@ def _write_dense(translator: Translator, path: Path) -> list[Path]:
     mean, matrix, shift = translator.linear()
     steps = ["Normalize", "Dense", "Normalize"] if translator.normalize else ["Dense"]
     names = [f"{place}_{kind}" for place, kind in enumerate(steps)]
-    for name in names:
-        (path / name).mkdir(parents=True)
-    dense = path / names[steps.index("Dense")]
-    weights = {"linear.weight": matrix.T, "linear.bias": shift - mean @ matrix}
-    with replacing(dense / "model.safetensors") as temporary:
-        save_file({name: np.ascontiguousarray(part, np.float32) for name, part in weights.items()}, temporary)
-    config: dict[str, Any] = {"in_features": translator.d_new, "out_features": translator.d_old, "bias": True}
-    config |= {"activation_function": "torch.nn.modules.linear.Identity"}
-    config |= {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
-    write_text(dense / "config.json", json.dumps(config, indent=2))
-    for name, kind in zip(names, steps, strict=True):
-        if kind == "Normalize":
-            write_text(path / name / "config.json", json.dumps({"module_input_name": "sentence_embedding"}, indent=2))
-    modules = [
-        {"idx": place, "name": str(place), "path": name, "type": f"sentence_transformers.models.{kind}"}
-        for place, (name, kind) in enumerate(zip(names, steps, strict=True))
-    ]
-    write_text(path / "modules.json", json.dumps(modules, indent=2))
+    with replacing(path, folder=True) as folder:
+        for name in names:
+            (folder / name).mkdir(parents=True)
+        dense = folder / names[steps.index("Dense")]
+        weights = {"linear.weight": matrix.T, "linear.bias": shift - mean @ matrix}
+        with replacing(dense / "model.safetensors") as temporary:
+            save_file({name: np.ascontiguousarray(part, np.float32) for name, part in weights.items()}, temporary)
+        config: dict[str, Any] = {"in_features": translator.d_new, "out_features": translator.d_old, "bias": True}
+        config |= {"activation_function": "torch.nn.modules.linear.Identity"}
+        config |= {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+        write_text(dense / "config.json", json.dumps(config, indent=2))
+        for name, kind in zip(names, steps, strict=True):
+            if kind == "Normalize":
+                write_text(
+                    folder / name / "config.json", json.dumps({"module_input_name": "sentence_embedding"}, indent=2)
+                )
+        modules = [
+            {"idx": place, "name": str(place), "path": name, "type": f"sentence_transformers.models.{kind}"}
+            for place, (name, kind) in enumerate(zip(names, steps, strict=True))
+        ]
+        write_text(folder / "modules.json", json.dumps(modules, indent=2))
     return [path]
 
 
