@@ -35,6 +35,7 @@ DEFLATE_RATIO = 1032  # the largest expansion of gzip and zlib
 PIXEL_BYTES = 12  # of memory for each pixel while an image is decoded and converted
 MODEL_TENSORS, MODEL_NUMBERS = 1000, 2**24  # of a model, beyond four times those of its weights
 MODEL_COUNT = 10**6  # of layers, labels and other parts in the settings of a model
+TOKENIZER_BYTES, TEXT_GROWTH = 2**27, 1000  # of a tokenizer, and of a text by the replacements of one
 IMAGE_BYTES = 72  # of memory for each pixel that an image processor makes: three channels of up to three float64
 
 _SOURCE_LINES = re.compile(r",? \S+\.rs:[\d:]+")  # which libraries in Rust add to their messages

@@ -91,6 +91,16 @@ def test_a_short_text_gives_the_same_beside_a_long_one_whatever_side_its_tokeniz
     np.testing.assert_allclose(*tables, atol=1e-6)
 
 
+def test_a_tokenizer_whose_replacements_fill_the_memory_is_refused(neox):
+    tokenizers = pytest.importorskip("tokenizers")
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0}, unk_token="[PAD]"))
+    wide = tokenizers.normalizers.Replace(tokenizers.Regex("."), "a" * 1000)
+    plain.normalizer = tokenizers.normalizers.Sequence([wide, wide])
+    transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="[PAD]").save_pretrained(neox[1])
+    with pytest.raises(InputError, match=r"tokenizer.json would make texts 1000000 times as long"):
+        load_pretrained(neox[1])
+
+
 def test_a_masked_autoencoder_sees_all_patches_in_their_order(tmp_path):
     config = transformers.ViTMAEConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=16, patch_size=4

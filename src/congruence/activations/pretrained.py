@@ -21,10 +21,13 @@ from congruence.guards import (
     IMAGE_BYTES,
     MODEL_NUMBERS,
     MODEL_TENSORS,
+    TEXT_GROWTH,
+    TOKENIZER_BYTES,
     check_folder,
     first_sentence,
     is_file,
     open_tensors,
+    read_json,
     read_object,
 )
 from congruence.memory import check_fits
@@ -262,8 +265,18 @@ def within_weights(folder: Path) -> Iterator[None]:
             hook.remove()
 
 
+def _check_growth(path: Path) -> None:
+    """Refuse a tokenizer whose replacements would fill the memory: each multiplies the length of a text."""
+    settings = read_json(path, "a tokenizer", TOKENIZER_BYTES).get("normalizer") or {}
+    texts = [value for name, value in hubs.entries(settings) if name == "content" and isinstance(value, str)]
+    growth = math.prod(max(len(text), 1) for text in texts)
+    if growth > TEXT_GROWTH:
+        raise InputError(f"{path} would make texts {growth} times as long; at most {TEXT_GROWTH} times is allowed")
+
+
 def _tokenizer(transformers: Any, folder: Path, model: Any) -> Tokenizer:
     with one_sentence(f"the tokenizer of {folder} cannot be opened", first_sentence):
+        _check_growth(folder / TOKENIZER)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
