@@ -232,8 +232,9 @@ def test_a_model_sees_images_through_its_own_processor_unless_size_mean_or_std_a
     (tmp_path / "net/preprocessor_config.json").write_text(json.dumps(settings | {"size": {"depth": 3}}))
     with pytest.raises(InputError, match="the image processor of .*; give size, mean and std"):
         extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu")
-    (tmp_path / "net/preprocessor_config.json").write_text(json.dumps(settings | {"crop_size": {"height": 10**7}}))
-    with pytest.raises(InputError, match="config.json does not fit in memory: an image of 10000000 x 10000000 pixels"):
-        extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu")
+    for wide in ({"crop_size": {"height": 10**7}}, {"crop_size": 10, "size": 100, "crop_pct": 1e-5}):
+        (tmp_path / "net/preprocessor_config.json").write_text(json.dumps(settings | wide))
+        with pytest.raises(InputError, match="config.json does not fit in memory: an image of 10000000 x 10000000"):
+            extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu")
     with pytest.raises(InputError, match="a.png does not fit in memory"):
         extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu", size=10**7)

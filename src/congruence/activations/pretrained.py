@@ -175,8 +175,10 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
 def _image_processor(transformers: Any, folder: Path) -> Any:
     """The image processor of a folder, in its form that needs Pillow only, unless its images are too large."""
     settings = read_object(folder / PIXELS, "settings")
-    sides = [value for name, value in hubs.entries(settings) if SIDE.fullmatch(name) and isinstance(value, int)]
-    side = max(sides, default=0)
+    given = [(name, value) for name, value in hubs.entries(settings) if isinstance(value, int | float) and value > 0]
+    sides = [min(value, 1e9) for name, value in given if SIDE.fullmatch(name)]
+    share = min((value for name, value in given if name == "crop_pct"), default=1)  # that is kept of a larger image
+    side = round(max(sides, default=0) / min(max(share, 1e-9), 1))
     check_fits(folder / PIXELS, IMAGE_BYTES * side**2, f"an image of {side} x {side} pixels")
     pillow = {"backend": "pil"} if int(transformers.__version__.partition(".")[0]) > 4 else {"use_fast": False}
     try:
