@@ -177,6 +177,7 @@ def test_ndcg_is_that_of_trec_eval():
         ({"query": ["a"]}, "qrels must have the columns query id, document id and relevance"),
         ({"q": ["a"], "d": ["b"], "r": ["good"]}, "the third column of qrels must hold the relevance"),
         ({"q": ["a"], "d": ["b"], "r": [np.nan]}, "the relevance in qrels must be finite"),
+        ({"q": ["a", "a"], "d": ["b", "b"], "r": [1, 2]}, "qrels has two relevances of document 'b' for query 'a'"),
     ],
 )
 def test_wrong_judgements_are_named(qrels, message, tmp_path):

@@ -36,7 +36,8 @@ def read_qrels(qrels: Any) -> dict[str, dict[str, float]]:
         raise InputError(f"the relevance in {name} must be finite numbers; got NaN or infinity")
     found: dict[str, dict[str, float]] = {}
     for q, doc, value in zip(query, document, gain.tolist(), strict=True):
-        found.setdefault(q, {})[doc] = max(value, 0.0)
+        if found.setdefault(q, {}).setdefault(doc, relevance := max(value, 0.0)) != relevance:
+            raise InputError(f"{name} has two relevances of document {doc!r} for query {q!r}")
     return found
 
 
