@@ -240,6 +240,17 @@ def test_what_cannot_be_measured_has_a_reason(edge, rng):
         assert (row["value"] is None) == bool(row["reason"]), row
 
 
+def test_scores_that_cannot_be_computed_are_listed_below_the_table(rng):
+    digit = np.repeat(["a", "b", "c"], 30)
+    result = evaluate(rng.normal(size=(90, 2)), {"digit": digit}, metrics=["mig", "mcc"], kinds="categorical")
+    table = next(one for one in result.document().blocks() if getattr(one, "label", "") == "Scores")
+    assert [row[0].below for row in table.rows] == ["mig"]
+    assert (
+        "Not computed: mcc, mcc_spearman, mcc_weak (All factors are unordered classes, which cannot be correlated)"
+        in table.note
+    )
+
+
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_codes_that_cannot_be_squared_are_refused(size, rng):
     with pytest.raises(InputError, match="too large or too small"):

@@ -216,13 +216,19 @@ def _scores(result: Evaluation) -> Iterator[Block]:
     columns = (
         Column("score", "text"),
         Column("value"),
-        Column("on its range", "text"),
+        Column("on its range", "text", brief=False),
         Column("chance"),
         Column("conditions", "text", brief=False),
         Column("better", "text"),
         Column("question", "text", brief=False),
     )
-    yield Table("Scores", columns, [_score_row(score) for score in result.scores], brief=True)
+    rows = [_score_row(score) for score in result.scores if math.isfinite(score.value)]
+    missing: dict[str, list[str]] = {}
+    for score in result.scores:
+        if not math.isfinite(score.value):
+            missing.setdefault(score.reason.rstrip("."), []).append(score.score)
+    note = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in missing.items())
+    yield Table("Scores", columns, rows, brief=True, note=f"Not computed: {note}." if note else "")
     if result.conditions:
         yield Heading("Conditions that these data do not meet")
         yield Text("They mislead the scores that name them: a low or a high value may be due to them.", muted=True)
@@ -235,13 +241,12 @@ def _score_row(score: Score) -> tuple[Any, ...]:
     between = f"{_decimals(score.low)} to {_decimals(score.high)}" if known else ""
     if math.isfinite(score.corrected):
         between = f"{_decimals(score.corrected)} corrected"
-    drawn = Cell("", score.value, figure=Figure("score_range", (score,)))
     return (
         Cell(_name(score), below=score.score),
         _number(score.value, below=between, strong=True),
-        drawn if math.isfinite(score.value) else Cell(score.reason, ""),
+        Cell("", score.value, figure=Figure("score_range", (score,))),
         _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
-        f"not met ({', '.join(score.conditions)})" if score.conditions else "met" if math.isfinite(score.value) else "",
+        f"not met ({', '.join(score.conditions)})" if score.conditions else "met",
         score.direction.split()[0],
         SCORES.get(score.score, ("", ""))[1],
     )
