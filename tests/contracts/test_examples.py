@@ -107,6 +107,8 @@ def cluster():
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as local:
         yield local.scheduler_address
+        with contextlib.suppress(ValueError):  # a client that an example leaves would be used by later ones
+            distributed.default_client().close()
 
 
 @pytest.mark.parametrize("chain", EXAMPLES)

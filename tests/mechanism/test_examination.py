@@ -76,7 +76,7 @@ def test_the_result_has_parts_rows_figure_and_text(generators, z):
     assert result["D"].margin == 0
     assert result["theorem2_D"].premises[0] == result["D"].finding
     assert [row["criterion"] for row in result.rows()] == ["D", "M_coord", "M_sparsest", "S", "H2", "IMA"]
-    assert result.plot().get_title() == ""
+    assert result.plot().get_title() == "Latents that move a common output"
     assert "Criteria for the blocks 0,1,2-3, 12 points" in str(result)
     written = json.loads(result.to_json())
     assert written["numbers"]["check"]["theorems"][0]["conditional"]
