@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from congruence import ICA, compare
-from congruence.errors import FewRowsWarning, InputError, PairedByPositionWarning, one_sentence
+from congruence.errors import FewRowsWarning, InputError, PairedByPositionWarning, Terminated, one_sentence
 from congruence.tables.table import Table
 
 
@@ -31,9 +31,13 @@ def test_keywords_of_scikit_learn_have_a_hint(rng):
         compare(x, x, n_splits=3)
 
 
-def test_a_panic_of_a_library_in_rust_is_one_sentence_and_an_interruption_is_none():
+def test_a_panic_or_an_exit_is_one_sentence_and_an_interruption_is_none():
     panic = type("PanicException", (BaseException,), {})
     failure = "the file cannot be opened"
+    with pytest.raises(InputError, match="the file cannot be opened: SystemExit: 5"), one_sentence(failure):
+        raise SystemExit(5)
+    with pytest.raises(Terminated), one_sentence(failure):
+        raise Terminated
     with pytest.raises(InputError, match="the file cannot be opened: PanicException: damaged"), one_sentence(failure):
         raise panic("damaged")
     with pytest.raises(KeyboardInterrupt), one_sentence(failure):

@@ -46,8 +46,8 @@ class TableError(InputError):
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether it is an error, and not an interruption; what libraries in Rust raise is not an `Exception`."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    """Whether it is an error, and not an interruption: libraries in Rust, and scripts that exit, raise others, too."""
+    return not isinstance(error, KeyboardInterrupt | GeneratorExit | Terminated)
 
 
 @contextlib.contextmanager

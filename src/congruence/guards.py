@@ -179,14 +179,18 @@ def _inside(node: Any) -> Any:
     return node.values() if isinstance(node, dict) else node
 
 
+def read_small(path: str | Path, what: str, most: int = SETTINGS_BYTES) -> bytes:
+    """Read a file of limited size, compressed if its name ends in .gz."""
+    with reading(path, what), gzip.open(path) if os.fspath(path).endswith(".gz") else open(path, "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path} has more than {most} bytes, too many for {what}")
+    return content
+
+
 def read_json(path: str | Path, what: str, most: int = SETTINGS_BYTES) -> Any:
     """Read a file that holds JSON of limited size, compressed if its name ends in .gz."""
-    with reading(path, what):
-        with gzip.open(path) if os.fspath(path).endswith(".gz") else open(path, "rb") as file:
-            text = file.read(most + 1)
-        if len(text) > most:
-            raise InputError(f"{path} has more than {most} bytes, too many for {what}")
-        return parse_json(text, path, what)
+    return parse_json(read_small(path, what, most), path, what)
 
 
 def read_json_lines(path: str | Path, what: str) -> list[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import CongruenceError, InputError, Terminated
+from congruence.errors import CongruenceError, InputError, is_failure
 
 FORM = (
     "name a {0} as package.module:function or path/to/file.py:function, where the function takes no arguments and "
@@ -52,9 +52,11 @@ def call_named(target: Any, name: str, what: str, offered: Mapping[str, Any] | N
     given = {key: value for key, value in (offered or {}).items() if key in parameters_of(target)}
     try:
         result = target(**given)
-    except (CongruenceError, Terminated):
+    except CongruenceError:
         raise
-    except (Exception, SystemExit) as error:  # a script may exit when called
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         hint = f"; {form}" if isinstance(error, TypeError) else ""
         raise InputError(f"{name} fails when called: {type(error).__name__}: {error}{hint}") from error
     if result is None:
@@ -105,7 +107,9 @@ def _import_errors(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InputError(f"the module {name} needs {error.name}, which is not installed") from error
-    except (CongruenceError, Terminated):
+    except CongruenceError:
         raise
-    except (Exception, SystemExit) as error:  # a script may exit on import
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise InputError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error

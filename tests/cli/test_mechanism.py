@@ -147,6 +147,7 @@ def test_outputs_that_are_images_are_shown_as_images(folder):
         (("--blocks", "a"), "blocks must be written like '0-1,2,3-4'"),
         (("--codes", "latents.npy"), "codes require model"),
         (("--orders", "1"), "orders must be an integer of at least 2; got 1"),
+        (("--orders", "9" * 30), "orders must be at most 10"),
         (("--orders", "two"), "orders must be an integer of at least 2; got 'two'"),
         (("--types", "M"), "types must be some of D, S, H2; got M"),
         (("--scale", "rows", "--blocks", "0-3"), "scale must be one of"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from congruence.cli import main
+from congruence.errors import InputError
 from congruence.experiments.data import pinwheel
 from congruence.experiments.models.catalogue import build_model
 from congruence.experiments.training import train_model
@@ -273,3 +274,14 @@ def test_a_model_of_ones_own_that_is_incomplete_is_refused(arguments, said, own,
     code, _, err = call(*arguments)
     assert code == 2
     assert said in err
+
+
+@pytest.mark.parametrize("data", [1.5, [], {"factors": 3}, {"factors": [[]], "kinds": ["categorical"]}])
+def test_a_run_whose_config_has_damaged_factors_is_named(tmp_path, data):
+    from congruence.cli.mixture import _first_factor
+    from congruence.experiments.runs import Run
+
+    run = Run(tmp_path, {"data": data})
+    run.write_latents(np.eye(3))
+    with pytest.raises(InputError, match=r"cannot read the factors from .*config\.json"):
+        _first_factor(run)

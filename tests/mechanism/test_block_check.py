@@ -219,6 +219,7 @@ def test_a_theorem_is_never_better_than_its_premises(generators, points):
         ({"atol": -1.0}, "atol must be a finite number at least 0; got -1.0"),
         ({"scale": "row"}, "scale must be one of 'global', 'column'; got 'row'"),
         ({"orders": (1,)}, "orders must be an integer of at least 2; got 1"),
+        ({"orders": (2, 10**12)}, "orders must be at most 10, as each order doubles the work; got 1000000000000"),
         ({"budget": -1}, "budget must be a number of at least 0; got -1"),
         ({"blocks": "0"}, "latent 1 is in none of '0'"),
     ],

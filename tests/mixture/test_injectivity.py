@@ -1,6 +1,7 @@
 """Layers of rectifiers and whole decoders: injective or not, with the pair that shows it."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -211,6 +212,20 @@ def test_a_decoder_that_cannot_be_copied_raises():
     layer.kept = layer.weight * 2  # not a leaf, as in the old weight norm
     with pytest.raises(InputError, match="the decoder cannot be copied"):
         decoder_conditions(nn.Sequential(layer), LATENTS)
+
+
+def test_a_decoder_with_weights_that_are_not_finite_or_that_fails_later_raises():
+    layer = nn.Linear(2, 3)
+    nn.init.constant_(layer.bias, float("nan"))
+    with pytest.raises(InputError, match="weights of the decoder must be finite; got NaN or infinity in 0.bias"):
+        decoder_conditions(nn.Sequential(layer, nn.ReLU()), LATENTS)
+
+    class Exits(nn.Module):
+        def forward(self, z):
+            return z if len(z) == 2 else sys.exit(5)
+
+    with pytest.raises(InputError, match="the decoder fails.*: SystemExit: 5"):
+        decoder_conditions(Exits(), LATENTS)
 
 
 def test_a_learned_slope_is_read_without_a_warning():

@@ -97,6 +97,8 @@ def main() -> None:
             build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
         _stop(str(error), 2)
+    except SystemExit:  # the exit code of a command
+        raise
     except MemoryError:
         _stop("not enough memory for this input; use fewer rows or runs at a time", 2)
     except BaseException as error:

@@ -156,9 +156,11 @@ def _load(run: Run, seed: int, code: str | None) -> MixtureModel:
 
 def _first_factor(run: Run) -> str | None:
     """The first categorical factor that the codes have as metadata."""
-    data = run.config.get("data", {})
+    from congruence.experiments.runs import CONFIG
+    from congruence.guards import reading
+
     known = run.latents().metadata
-    for name, kind in zip(data.get("factors", ()), data.get("kinds", ()), strict=False):
-        if kind == "categorical" and name in known:
-            return str(name)
-    return None
+    with reading(run.folder / CONFIG, "the factors"):
+        data = run.config.get("data", {})
+        kinds = zip(data.get("factors", ()), data.get("kinds", ()), strict=False)
+        return next((str(name) for name, kind in kinds if kind == "categorical" and name in known), None)

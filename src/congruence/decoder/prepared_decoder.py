@@ -227,8 +227,10 @@ def _check_output(output: Any, rows: int) -> None:
         raise InputError(f"the decoder must return a row for each row of latents; got shape {shape} for {rows} rows")
     if not output.is_floating_point():
         raise InputError(f"the decoder must return floating-point numbers; got {output.dtype}")
-    if output.ndim == 1:
+    if output.ndim == 1 or 0 in shape:
         raise InputError(f"the decoder must return rows of outputs; got shape {shape}; a single output is (n, 1)")
+    if str(output.layout) != "torch.strided":
+        raise InputError(f"the decoder must return a dense tensor; got layout {output.layout}")
     bad = np.flatnonzero(~np.isfinite(to_numpy(output).reshape(rows, -1)).all(axis=1))
     if bad.size:
         raise InputError(f"the decoder must return finite values; got NaN or infinity in row {listing(bad)}")

@@ -22,6 +22,8 @@ from congruence.mechanism.derivatives import classify_curvature, is_double, open
 from congruence.mechanism.theorems import Criterion, CriterionNumbers, Irreducibility, Theorem, TheoremNumbers
 from congruence.result import Finding, Record, Status
 
+MOST_ORDER = 10  # of derivatives
+
 
 class BlockCheckNumbers(TypedDict):
     """A check of blocks in JSON."""
@@ -99,6 +101,14 @@ class BlockCheck(Record):
         return super().to_dict() | {"rho_plus": self.rho[0], "rho_minus": self.rho[1], "overlap": overlap}
 
 
+def check_orders(orders: Sequence[Any]) -> tuple[int, ...]:
+    """Different orders of derivatives from 2 to `MOST_ORDER`."""
+    checked = tuple(dict.fromkeys(check_integer("orders", order, 2) for order in orders))
+    if max(checked, default=0) > MOST_ORDER:
+        raise InputError(f"orders must be at most {MOST_ORDER}, as each order doubles the work; got {max(checked)}")
+    return checked
+
+
 def check_blocks(
     decoder: Any,
     z: Any,
@@ -155,8 +165,7 @@ def check_blocks(
     check_budget(rtol, budget)
     check_number("atol", atol, 0)
     check_choice("scale", scale, SCALES)
-    for order in orders:
-        check_integer("orders", order, 2)
+    orders = check_orders(orders)
     prepared = open_decoder(decoder, z, device)
     parts = read_blocks(blocks, prepared.dimension)
     wide = is_double(prepared)
@@ -171,7 +180,7 @@ def check_blocks(
     bending = classify_curvature(prepared, seed)
     finite = bending == "piecewise linear"
     (*criteria, orthogonal), irreducible = judge.judge_criteria(survey, sparsity, parts, reachable_outputs(decoder))
-    for n in dict.fromkeys(orders):
+    for n in orders:
         one = judge.judge_interactions(prepared, parts, n, survey.tolerance, finite=finite, tolerance=small, seed=seed)
         criteria.append(one)
     criteria.append(orthogonal)

@@ -16,7 +16,7 @@ from congruence.errors import InputError
 from congruence.formatting import count, number
 from congruence.mechanism._blocks import Blocks, read_blocks, write_blocks
 from congruence.mechanism._options import MechanismOptions
-from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, check_blocks
+from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, check_blocks, check_orders
 from congruence.mechanism.discovery import Discovery, discover
 from congruence.mechanism.disentanglement import Disentanglement, measure_disentanglement
 from congruence.mechanism.domains import LatentDomain
@@ -213,7 +213,7 @@ def examine_mechanism(
     given = [int(n) if isinstance(n, str) and n.isdigit() else n for n in texts]
     if not given:
         raise InputError("orders must be integers of at least 2, such as 2,3; got none")
-    orders = tuple(dict.fromkeys(check_integer("orders", n, 2) for n in given))
+    orders = check_orders(given)
     inputs = read_latents(latents, options, options.codes, "codes")
     every = to_numpy(inputs.values)
     chosen = np.arange(len(every))

@@ -19,7 +19,7 @@ import numpy as np
 from congruence.arrays import Float, to_numpy
 from congruence.decoder.certificates import LINEAR, kind_of, latent_shape_of, layer_matrix, layers_of, negative_slopes
 from congruence.decoder.prepared_decoder import import_torch
-from congruence.errors import InputError
+from congruence.errors import InputError, one_sentence
 from congruence.formatting import percent
 from congruence.mixture.conditions import HierarchyCondition, make_condition
 from congruence.mixture.relu_layers import LayerVerdict, linear_injective, relu_injective
@@ -73,14 +73,15 @@ class PiecewiseDecoder:
     def __call__(self, z: Float) -> Float:
         """Decode rows of latents, (n, m) -> (n, outputs)."""
         torch = import_torch()
-        with torch.no_grad():
+        with torch.no_grad(), one_sentence("the decoder fails"):
             return to_numpy(self.module(torch.as_tensor(np.asarray(z, float))).flatten(1))
 
     def jacobian(self, z: Float) -> Float:
         """The Jacobian at one latent, (m,) -> (outputs, m)."""
         torch = import_torch()
         point = torch.as_tensor(np.asarray(z, float))
-        return to_numpy(torch.func.jacfwd(lambda x: self.module(x[None]).flatten())(point))
+        with one_sentence("the decoder fails when it is differentiated"):
+            return to_numpy(torch.func.jacfwd(lambda x: self.module(x[None]).flatten())(point))
 
 
 def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> PiecewiseDecoder:
@@ -92,21 +93,19 @@ def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> PiecewiseDecod
     torch = import_torch()
     if not isinstance(decoder, torch.nn.Module):
         raise InputError(f"decoder must be a torch module; got {type(decoder).__name__}")
-    try:
+    with one_sentence("the decoder cannot be copied", str):  # old weight norm keeps weights that are no leaves
         module = copy.deepcopy(decoder).double().cpu().eval()
-    except RuntimeError as error:  # old weight norm keeps weights that are no leaves
-        raise InputError(f"the decoder cannot be copied: {error}") from error
     parts = [(name, part) for name, part in layers_of(module) if not kind_of(part).startswith("Dropout")]
     kinds = [kind_of(part) for _, part in parts]
     head = kinds[-1] if parts and kinds[-1] in _BIJECTIONS else ""
     if head:
         parts, kinds = parts[:-1], kinds[:-1]
         module = torch.nn.Sequential(*(part for _, part in parts))
-    try:
-        with torch.no_grad():
-            outputs = int(module(torch.zeros(2, latents, dtype=torch.float64)).flatten(1).shape[1])
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise InputError(f"the decoder does not accept the {latents} latents of the prior: {error}") from error
+    with torch.no_grad(), one_sentence(f"the decoder does not accept the {latents} latents of the prior", str):
+        outputs = int(module(torch.zeros(2, latents, dtype=torch.float64)).flatten(1).shape[1])
+    bad = next((name for name, weights in module.named_parameters() if not torch.isfinite(weights).all()), None)
+    if bad is not None:
+        raise InputError(f"the weights of the decoder must be finite; got NaN or infinity in {bad}")
     parts = expand(parts, latents)
     layers = [one for name, part in parts for one in (part.layers if isinstance(part, ResidualSum) else [(name, part)])]
     kinds = ["ResidualSum" if isinstance(part, ResidualSum) else kind_of(part) for _, part in layers]
@@ -130,7 +129,7 @@ def _test_f1(module: Any, latents: int, seed: int) -> HierarchyCondition:
     torch = import_torch()
     rng = np.random.default_rng(seed)
     z, step = rng.normal(size=(_POINTS, latents)), _STEP * rng.normal(size=(_POINTS, latents))
-    with torch.no_grad():
+    with torch.no_grad(), one_sentence("the decoder fails"):
         low, here, high = (to_numpy(module(torch.as_tensor(x)).flatten(1)) for x in (z - step, z, z + step))
     bend = np.linalg.norm(high + low - 2 * here, axis=1)
     slope = np.linalg.norm(high - low, axis=1) + np.finfo(float).eps * (1 + np.linalg.norm(here, axis=1)) / _BENT
@@ -225,7 +224,7 @@ def expand(parts: _Parts, latents: int) -> _Parts:
     expanded: _Parts = []
     for name, part in parts:
         chain = _read(name, part)
-        with torch.no_grad():
+        with torch.no_grad(), one_sentence("the decoder fails"):
             y = part(x.clone())
             if chain is None or not torch.allclose(_apply(chain, x.clone()), y, rtol=1e-9, atol=1e-12):
                 chain = [(name, part)]

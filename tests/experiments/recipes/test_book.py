@@ -86,3 +86,38 @@ def test_a_book_without_results_or_with_an_unknown_finding_is_refused(tmp_path, 
         book(tmp_path)
     monkeypatch.setattr("congruence.experiments.recipes._book.read_catalogue", lambda: [])
     assert re.search(r"\[a\]\(a/report.html\)", book(tmp_path).read_text())
+
+
+FINDING = {"name": "a", "claim": "It holds.", "status": "holds", "number": 1.5, "interval": [1.0, 2.0]}
+RESULT = {"findings": [FINDING], "numbers": {"claims": []}, "settings": {"command": "c"}, "verdict": "It holds."}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        RESULT | {"findings": None},
+        RESULT | {"numbers": {"claims": [{}]}},
+        RESULT | {"settings": []},
+        *(RESULT | {"findings": [FINDING | {key: value}]} for key in ("name", "status") for value in ({}, [])),
+        *(RESULT | {"findings": [FINDING | {"number": value}]} for value in ("1", [], {})),
+        *(RESULT | {"findings": [FINDING | {"interval": value}]} for value in (3, [], ["1", "2"])),
+    ],
+)
+def test_a_book_names_a_result_that_is_damaged(tmp_path, monkeypatch, content):
+    monkeypatch.setattr("congruence.experiments.recipes._book.read_catalogue", lambda: [])
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "result.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"one.result\.json"):
+        book(tmp_path)
+
+
+def test_a_book_has_a_line_for_each_result_whatever_its_verdict_and_follows_no_link(tmp_path, monkeypatch):
+    monkeypatch.setattr("congruence.experiments.recipes._book.read_catalogue", lambda: [])
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "result.json").write_text(json.dumps(RESULT | {"verdict": "a\n\n# b | c"}))
+    assert book(tmp_path).read_text().endswith(r"| [one](one/report.html) | `c` | 1 holds | a # b \| c |" + "\n")
+    (tmp_path / "one" / "result.json").rename(tmp_path / "other.json")
+    (tmp_path / "one" / "result.json").symlink_to(tmp_path / "other.json")
+    with pytest.raises(InputError, match="is a link out of"):
+        book(tmp_path)

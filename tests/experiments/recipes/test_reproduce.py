@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import shutil
@@ -281,3 +282,52 @@ def test_options_that_mean_nothing_are_refused_before_a_folder_is_made(options, 
     with pytest.raises(InputError, match=message):
         reproduce("toy", tmp_path / "a", **options)
     assert names(tmp_path) == []
+
+
+DRAWN = '<svg xmlns="http://www.w3.org/2000/svg"><g><path d="M0 0"/><use href="#a"/></g></svg>'
+
+
+def drawn_as(folder, name, text):
+    """Numbers that name a figure which was drawn earlier, and the file of it."""
+    content = read_numbers(folder) | {"drawn": {name: {"caption": "", "sha256": ""}}}
+    (folder / "numbers.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
+    (folder / f"{name}.svg").write_text(text)
+
+
+def test_a_drawn_figure_outside_of_the_folder_is_not_read(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    for name in ("../secret", str(tmp_path / "secret")):
+        drawn_as(folder, name, DRAWN)
+        with pytest.raises(InputError, match=r"numbers\.json\.gz.*the name of a figure must be that of a file"):
+            judge(folder)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<script>alert(1)</script>",
+        "<foreignObject/>",
+        '<path onload="alert(1)"/>',
+        '<use href="https://a.org/b.svg"/>',
+        '<use xlink:href="javascript:alert(1)" xmlns:xlink="http://www.w3.org/1999/xlink"/>',
+        "</svg><p>",
+        "<!-- -->",
+        "<style>" * 20_000,
+    ],
+)
+def test_a_drawn_figure_with_more_than_shapes_is_refused(toy, tmp_path, inside):
+    folder = reproduce("toy", tmp_path / "a").folder
+    drawn_as(folder, "drawn", DRAWN)
+    judge(folder)
+    drawn_as(folder, "drawn", DRAWN.replace("<g>", f"{inside}<g>"))
+    with pytest.raises(InputError, match=r"drawn\.svg"):
+        judge(folder)
+
+
+def test_a_page_of_unclosed_scripts_is_compared_at_once_and_a_huge_one_is_not_read(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    (folder / "report.html").write_text("</head>" + "<script" * 20_000)
+    assert any("report.html differs" in text for text in verify(folder))
+    os.truncate(folder / "report.html", 2**40)
+    with pytest.raises(InputError, match=r"report\.html has more than"):
+        verify(folder)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from congruence.errors import InputError, printable_lines
-from congruence.experiments.recipes._files import RESULT, read_if_there
+from congruence.experiments.recipes._files import RESULT
 from congruence.files import write_text
 from congruence.formatting import UNDEFINED, number
+from congruence.guards import check_folder, read_object, reading
 
 CATALOGUE = Path(__file__).with_name("catalogue.toml")
 PAGE = "index.md"
@@ -52,25 +53,46 @@ def book(folder: str | Path) -> Path:
 
 def render_book(folder: Path) -> str:
     """The page as Markdown."""
-    results = {path.parent.name: read_if_there(path) for path in sorted(folder.glob(f"*/{RESULT}"))}
+    results = {path.parent.name: _read_result(path) for path in sorted(folder.glob(f"*/{RESULT}"))}
     if not results:
         raise InputError(f"{folder} holds no results: it must have folders with a {RESULT}")
-    found = {name: _findings(content) for name, content in results.items() if content}
     parts = [INTRODUCTION]
     for paper in read_catalogue():
-        rows = [row for item in paper["items"] for row in _rows(item, found)]
+        rows = [row for item in paper["items"] for row in _rows(item, results, folder)]
         parts += [f"## {paper['name']}", f"*{paper['title']}*", _table(HEAD, rows)]
-    parts += ["## Result folders", _table(("folder", "command", "claims", "verdict"), _folders(results))]
+    about = [one.about for one in results.values()]
+    parts += ["## Result folders", _table(("folder", "command", "claims", "verdict"), about)]
     return printable_lines("\n\n".join(part.strip() for part in parts)) + "\n"
 
 
-def _findings(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The findings of a result by name, each with whether its rule was written after the numbers were seen."""
-    late = {one["name"] for one in content["numbers"]["claims"] if one["post_hoc"]}
-    return {one["name"]: one | {"post_hoc": one["name"] in late} for one in content["findings"]}
+class _Result(NamedTuple):
+    """What the page says about a result folder."""
+
+    about: tuple[str, ...]  # its row among the folders
+    findings: Mapping[str, tuple[str, str]]  # by name, the claim with our number, and its status
 
 
-def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def _read_result(path: Path) -> _Result:
+    check_folder(path.parent, names=[RESULT])
+    content = read_object(path, "a result")
+    with reading(path, "a result"):
+        name, findings = path.parent.name, content["findings"]
+        late = {one["name"] for one in content["numbers"]["claims"] if one["post_hoc"]}
+        statuses = [one["status"] for one in findings]
+        tally = ", ".join(f"{statuses.count(one)} {one}" for one in SIGNS if one in statuses)
+        command = f"`{content['settings'].get('command', '')}`"
+        return _Result(
+            (f"[{name}]({name}/report.html)", command, tally, f"{content['verdict']}"),
+            {one["name"]: _claim(one, name, one["name"] in late) for one in findings},
+        )
+
+
+def _claim(finding: Mapping[str, Any], folder: str, late: bool) -> tuple[str, str]:
+    status = f"[{SIGNS[finding['status']]}]({folder}/report.html){', post hoc' if late else ''}<br>{folder}"
+    return f"{finding['claim']} **{_measured(finding)}**", status
+
+
+def _rows(item: Mapping[str, Any], results: Mapping[str, _Result], home: Path) -> Iterator[tuple[str, ...]]:
     code, page = item["code"], item.get("page")
     where = f"`{code}`" if code else "*not implemented*"
     about = f"[{item['about']}](../{page})" if page else item["about"]
@@ -78,12 +100,9 @@ def _rows(item: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]]) -> It
     rows: list[tuple[str, str]] = []
     for reference in item.get("results", ()):
         folder, _, name = reference.partition(": ")
-        if name not in found.get(folder, {}):
-            raise InputError(f"the catalogue names {reference!r}, which is in no result folder")
-        one = found[folder][name]
-        late = ", post hoc" if one["post_hoc"] else ""
-        status = f"[{SIGNS[one['status']]}]({folder}/report.html){late}<br>{folder}"
-        rows.append((f"{one['claim']} **{_measured(one)}**", status))
+        if folder not in results or name not in results[folder].findings:
+            raise InputError(f"the catalogue names {reference!r}, which is in no result folder of {home}")
+        rows.append(results[folder].findings[name])
     if "open" in item:
         rows.append((f"*Missing:* {item['open']}", SIGNS["unknown"]))
     for place, row in enumerate(rows or [(UNDEFINED, UNDEFINED)]):
@@ -97,14 +116,8 @@ def _measured(finding: Mapping[str, Any]) -> str:
     return value if interval is None else f"{value} ({number(interval[0], 3)} to {number(interval[1], 3)})"
 
 
-def _folders(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    for name, content in results.items():
-        statuses = [one["status"] for one in content["findings"]]
-        tally = ", ".join(f"{statuses.count(one)} {one}" for one in SIGNS if one in statuses)
-        command = f"`{content['settings'].get('command', '')}`"
-        yield f"[{name}]({name}/report.html)", command, tally, content["verdict"]
-
-
 def _table(head: tuple[str, ...], rows: Any) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(" ".join(cell.split()).replace("|", r"\|") for cell in line) + " |" for line in lines
+    )

@@ -7,13 +7,15 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from congruence.errors import InputError
 from congruence.experiments.recipes.result import NUMBERS, RecipeFigure, RecipeResult
 from congruence.files import replacing, write_text
-from congruence.guards import NUMBERS_BYTES, read_json, read_object, reading
+from congruence.guards import NUMBERS_BYTES, read_json, read_object, read_small, reading
 from congruence.parts import RECORD, record_files
 from congruence.report.figures.svg import standalone
 from congruence.report.html import render_html
@@ -22,6 +24,9 @@ from congruence.result import json_text, versions
 RESULT, TABLE, REPORT = "result.json", "table.md", "report.html"
 FILES = (RESULT, TABLE, REPORT)
 PARTS = "parts"  # the folder of finished parts
+STYLE = re.compile(r"<style>[^<]*</style>")  # that `standalone` adds
+SHAPES = ("svg", "g", "defs", "clipPath", "pattern", "path", "rect", "use", "text", "tspan", "image")
+DRAWN = {"{http://www.w3.org/2000/svg}" + name for name in SHAPES}  # elements of a figure
 
 
 def render_files(result: RecipeResult) -> dict[str, str]:
@@ -81,8 +86,24 @@ def read_if_there(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def read_figure(path: Path, caption: str) -> RecipeFigure:
-    """A figure that was drawn earlier."""
+def read_figure(folder: Path, name: str, caption: str) -> RecipeFigure:
+    """A figure that was drawn earlier, if its file is a drawing and nothing else: it becomes a part of the page."""
+    figure = RecipeFigure(name, caption, "")
+    path = folder / f"{name}.svg"
+    if not path.is_file():
+        raise InputError(f"{folder} must hold {name}.svg, which cannot be drawn again")
     with reading(path, "a figure"):
-        svg = re.sub(r"<style>.*?</style>", "", path.read_text(encoding="utf-8"), count=1, flags=re.DOTALL)
-    return RecipeFigure(path.stem, caption, svg.rstrip("\n"))
+        svg = STYLE.sub("", read_small(path, "a figure").decode(), count=1).rstrip("\n")
+        if "<!" in svg or "<?" in svg or not all(map(_is_drawn, ElementTree.fromstring(svg).iter())):
+            raise InputError("it has more than shapes, texts and images")
+    return replace(figure, drawing=svg)
+
+
+def _is_drawn(element: Any) -> bool:
+    """Whether an element of an SVG file is a shape, text or image, without code or links."""
+    links = [value for name, value in element.items() if name.rpartition("}")[2] == "href"]
+    return (
+        element.tag in DRAWN
+        and all(link.startswith(("#", "data:image/png")) for link in links)
+        and not any(name.lower().startswith("on") for name in element.attrib)
+    )

@@ -116,10 +116,7 @@ def rebuild(folder: Path) -> RecipeResult:
     check_folder(folder)
     kept = read_numbers(folder)
     with reading(folder / NUMBERS, "the numbers of a recipe"):
-        missing = [name for name in kept["drawn"] if not (folder / f"{name}.svg").is_file()]
-        if missing:
-            raise InputError(f"{folder} must hold {missing[0]}.svg, which cannot be drawn again")
-        drawn = tuple(read_figure(folder / f"{name}.svg", about["caption"]) for name, about in kept["drawn"].items())
+        drawn = tuple(read_figure(folder, name, about["caption"]) for name, about in kept["drawn"].items())
         return present(kept, drawn)
 
 

@@ -19,7 +19,7 @@ from congruence.experiments.recipes._files import (
 )
 from congruence.experiments.recipes._reproduce import rebuild
 from congruence.experiments.recipes.result import NUMBERS, RecipeResult
-from congruence.guards import reading
+from congruence.guards import read_small, reading
 from congruence.parts import RECORD
 
 SAME = 1e-4  # of numbers in the files: what other processors and libraries may change
@@ -48,10 +48,12 @@ def verify(folder: str | Path) -> list[str]:
     differences = []
     for name, text in made.items():
         path = folder / name
+        if not path.is_file():
+            differences.append(f"{path} is missing")
+            continue
         with reading(path, "a result"):
-            if not path.is_file():
-                differences.append(f"{path} is missing")
-            elif place := _difference(_comparable(name, path.read_text(encoding="utf-8")), _comparable(name, text)):
+            written = read_small(path, "a result").decode()
+            if place := _difference(_comparable(name, written), _comparable(name, text)):
                 differences.append(f"{path} differs from what its numbers give: {place}")
     for name, about in read_numbers(folder)["drawn"].items():
         if digest((folder / f"{name}.svg").read_text(encoding="utf-8")) != about["sha256"]:
@@ -67,7 +69,7 @@ def verify(folder: str | Path) -> list[str]:
 def _comparable(name: str, text: str) -> str:
     """The text of a file without the versions of the libraries that wrote it, or what all pages share."""
     if name == REPORT:
-        text = re.sub(r"<script.*?</script>", "", text.partition("</head>")[2], flags=re.DOTALL)
+        text = re.sub(r"<script.*?(?:</script>|\Z)", "", text.partition("</head>")[2], flags=re.DOTALL)
     if name != RESULT:
         return re.sub(r"python \d\S*, congruence [^<\n]*", "", text)
     content = json.loads(text)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, get_args, get_origin, get_type
 import numpy as np
 
 from congruence.document import Cell, Column, Table, as_cell
+from congruence.errors import InputError
 from congruence.experiments.recipes.claims import Estimate, Judgement
 from congruence.result import Finding, Result
 
@@ -32,6 +33,10 @@ class RecipeFigure:
     name: str
     caption: str
     drawing: Drawing | str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if Path(self.name).name != self.name:  # it may come from the numbers of a stranger
+            raise InputError(f"the name of a figure must be that of a file, not {self.name!r}")
 
     @cached_property
     def svg(self) -> str:
