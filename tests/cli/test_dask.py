@@ -234,7 +234,7 @@ def test_a_zarr_array_is_read_in_blocks_of_its_chunks(table):
     [
         (["--drop-missing"], "--drop-missing cannot be used with --dask"),
         (["--cluster", "plate", "--stability", "2"], "--cluster cannot be used with --dask"),
-        (["--features", "a*"], "--features does not apply to files like t.zarr"),
+        (["--features", "a*"], "features (--features) does not apply to files like t.zarr"),
     ],
 )
 def test_options_that_dask_cannot_honour_are_refused(table, arguments, message, scheduler, capsys):

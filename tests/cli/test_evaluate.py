@@ -232,7 +232,10 @@ def test_all_metrics_are_listed_with_what_they_promise(evaluate):
         (["codes.npy", "factors.csv", "--kinds", "round"], "got 'round'"),
         (["codes.npy", "factors.csv", "--infomec-version", "old"], "infomec_version must be one of"),
         (["codes.npy", "factors.csv", "--dci-model", "tree"], "dci_model must be one of"),
-        (["codes.npy", "factors.csv", "--features", "z*"], "--features does not apply to files like codes.npy"),
+        (
+            ["codes.npy", "factors.csv", "--features", "z*"],
+            "features (--features) does not apply to files like codes.npy",
+        ),
         (["codes.npy", "factors.csv", "--cluster", "plate"], "no table has a metadata column 'plate'"),
         (["codes.npy", "factors.csv", "--csv", "factors.csv"], "would overwrite the input factors.csv"),
         (["codes.parquet", "--id", "image", "--factor-columns", "z*"], "no feature columns"),

@@ -254,7 +254,10 @@ def test_missing_values_are_refused_or_left_out(folder, capsys):
     pq.write_table(pa.table(columns), "holed.parquet")
     code, _, err = run(capsys, "holed.parquet", *QUICK, "--model", "m.safetensors", "--out", "c.parquet")
     assert code == 2
-    assert "holed in 1 row of 900 (row 400), all in emb_2; leave these rows out with --drop-missing" in err
+    assert (
+        "holed in 1 row of 900 (row 400), all in emb_2; leave these rows out with drop_missing=True (--drop-missing)"
+        in err
+    )
     assert not (folder / "m.safetensors").exists()
     holed = ["holed.parquet", *QUICK, "-q"]
     code, _, _ = run(capsys, *holed, "--drop-missing", "--model", "m.safetensors", "--out", "c.parquet")
@@ -263,7 +266,7 @@ def test_missing_values_are_refused_or_left_out(folder, capsys):
     assert "doc400" not in read_table("c.parquet").ids
     code, _, err = run(capsys, *holed, "--apply", "m.safetensors", "--out", "a.parquet")
     assert code == 2
-    assert "NaN or infinite values (row 400); leave such rows out with --drop-missing" in err
+    assert "NaN or infinite values (row 400); leave such rows out with drop_missing=True (--drop-missing)" in err
     code, _, _ = run(capsys, *holed, "--drop-missing", "--apply", "m.safetensors", "--out", "a.parquet")
     assert code == 0
     assert read_table("a.parquet").n == 899
@@ -333,7 +336,7 @@ def test_ids_need_not_be_unique(folder, capsys):
         (["e.npy", "--curve", "3", "--no-whiten"], "a curve chooses how many directions to whiten"),
         (["e.npy", "--components", "0.5", "--no-whiten"], "n_components must be a positive integer"),
         (["e.npy", "--device", "tpu"], "device must be"),
-        (["e.npy", "--features", "x"], "--features does not apply to files like e.npy"),
+        (["e.npy", "--features", "x"], "features (--features) does not apply to files like e.npy"),
         (["e.npy", "--inverse"], "--inverse needs --apply"),
         (["e.npy", "--apply", "m.safetensors"], "--apply needs --out"),
         (
@@ -366,7 +369,10 @@ def test_ids_need_not_be_unique(folder, capsys):
             "lacks columns that the model was fitted on: emb_0",
         ),
         (["wide.parquet", "--apply", "m.safetensors", "--out", "c.parquet"], "was not fitted on: size; name those"),
-        (["e.npy", "--apply", "m.safetensors", "--out", "c.npy", "--inverse"], "the model has 6 components; --inverse"),
+        (
+            ["e.npy", "--apply", "m.safetensors", "--out", "c.npy", "--inverse"],
+            "the model has 6 components; inverse (--inverse) takes",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_nothing_behind(arguments, message, folder, capsys):
@@ -387,7 +393,7 @@ def test_embeddings_are_not_taken_for_components(folder, capsys):
     run(capsys, "square.parquet", "--model", "m.safetensors", "-q")
     code, _, err = run(capsys, "square.parquet", "--apply", "m.safetensors", "--inverse", "--out", "b.parquet")
     assert code == 2
-    assert "has the columns that the model was fitted on, not components; leave out --inverse" in err
+    assert "has the columns that the model was fitted on, not components; leave out inverse (--inverse)" in err
 
 
 def test_a_model_with_names_for_other_columns_is_refused(folder, capsys):

@@ -275,5 +275,5 @@ def test_a_table_may_be_given_another_id(table):
     result = resolve(table, id="plate", starts=1)
     first = result.profiles[0].highest[0]
     assert first.id == first.row % 7
-    with pytest.raises(InputError, match="has no metadata column 'well' for --id"):
+    with pytest.raises(InputError, match=r"has no metadata column 'well' for id \(--id\)"):
         resolve(table, id="well")

@@ -249,12 +249,12 @@ def test_the_table_of_components_fits_a_desktop(visit):
     assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
 
 
-def test_scores_sort_by_value_with_undefined_ones_last(visit):
+def test_scores_sort_by_value(visit):
     page = visit(name="evaluation")
     table = page.get_by_role("region", name="Scores", exact=True).locator("table")
     table.get_by_role("button", name="value", exact=True).click()
     names = [cell.inner_text().split("\n")[0] for cell in table.locator("tbody th").all()]
-    assert names == ["IRS", "Total correlation", "InfoE", "InfoM", "MIG"]
+    assert names == ["IRS", "Total correlation", "InfoE", "InfoM"]
 
 
 def test_numbers_on_the_heat_map_have_a_colour_behind_them(visit):

@@ -106,13 +106,13 @@ def test_a_score_has_its_interval_chance_direction_and_question_or_a_reason(text
     assert "is each code informative about one factor only?" in text
     assert "0.120 beaten met higher" in text
     assert "0.650 not beaten met higher" in text
-    assert "MIG mig – Only one code. – higher how far is the best code" in text
+    assert "Not computed: mig (Only one code)." in text
     assert "0.020 0.010 to 0.050" in text
     assert "0.500 beaten met lower" in text
     for metric in ("InfoMEChow information", "IRSwhether a code"):
         assert metric in text
     assert "DCItrees" not in text
-    assert "Only one code." in str(make_evaluation())
+    assert "mig (Only one code)" in str(make_evaluation())
 
 
 def at(svg):

@@ -96,28 +96,32 @@ def test_a_key_or_features_choose_among_columns_of_lists():
 @pytest.mark.parametrize(
     ("kinds", "wishes", "message"),
     [
-        (CELLS, {"id": "cell"}, "f.parquet has no column 'cell' for --id; it has cell_id, Metadata_plate, area"),
-        (CELLS, {"features": "pc_*"}, "no column of f.parquet matches --features 'pc_*'; it has cell_id, Meta"),
-        (CELLS, {"metadata": "b*"}, "no column of f.parquet matches --metadata 'b*'; it has cell_id, Meta"),
-        (CELLS, {"metadata": "b*"}, "; with --features, all other columns are metadata"),
-        (CELLS, {"features": ""}, "no column of f.parquet matches --features ''"),
+        (CELLS, {"id": "cell"}, "f.parquet has no column 'cell' for id (--id); it has cell_id, Metadata_plate, area"),
+        (
+            CELLS,
+            {"features": "pc_*"},
+            "no column of f.parquet matches features (--features) 'pc_*'; it has cell_id, Meta",
+        ),
+        (CELLS, {"metadata": "b*"}, "no column of f.parquet matches metadata (--metadata) 'b*'; it has cell_id, Meta"),
+        (CELLS, {"metadata": "b*"}, "; with features (--features), all other columns are metadata"),
+        (CELLS, {"features": ""}, "no column of f.parquet matches features (--features) ''"),
         (
             CELLS,
             {},
-            "f.parquet has a column that is not numbers: cell_id (string); choose the features with --features, "
-            "name other columns with --metadata or give them the prefix Metadata_",
+            "f.parquet has a column that is not numbers: cell_id (string); choose the columns to use with "
+            "features (--features), name others with metadata (--metadata) or give them the prefix Metadata_",
         ),
         ({"a": "string", "b": "bool", "x": "number"}, {}, "has columns that are not numbers: a (string), b (bool);"),
         ({"a": "nested", "x": "number"}, {}, "has a column that is not numbers: a (nested)"),
         ({"id": "string"}, {}, "f.parquet has no feature columns besides its ids and metadata; it has id"),
-        ({"a": "list", "b": "list"}, {}, "several columns are possible (a, b); name it with --key"),
+        ({"a": "list", "b": "list"}, {}, "several columns are possible (a, b); name it with key (--key)"),
         ({"a": "list", "b": "number"}, {"features": "*"}, "several columns are possible (a, b)"),
         (
             {"a": "list", "b": "list", "x": "number"},
             {"key": "x"},
             "f.parquet has no column of lists of numbers called 'x' (--key); it has a, b",
         ),
-        ({"x": "number"}, {"key": "y"}, "called 'y' (--key); it has none; use --features for plain columns"),
+        ({"x": "number"}, {"key": "y"}, "called 'y' (--key); it has none; use features (--features) for plain columns"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(kinds, wishes, message):

@@ -144,7 +144,7 @@ def test_factors_may_be_columns_of_the_codes():
 def test_rows_with_missing_factors_are_left_out_where_asked():
     holed = FACTORS.copy()
     holed.loc[4, "shape"] = None
-    with pytest.raises(InputError, match=r"factor shape has missing values \(row 4\); leave such rows out with --drop"):
+    with pytest.raises(InputError, match=r"factor shape has missing values \(row 4\); leave such rows out with drop_missing=True"):
         pair(CODES, holed)
     found = pair(CODES, holed, drop_missing=True)
     assert len(found.codes) == N - 1
@@ -184,7 +184,7 @@ def test_the_columns_of_anndata_are_those_of_obs():
         (
             {"a": np.zeros(N)},
             {"id": "k"},
-            "factors cannot be read with --id: it has no named columns other than the factors",
+            "factors cannot be read with id (--id): it has no named columns other than the factors",
         ),
     ],
 )

@@ -267,7 +267,7 @@ def test_the_options_of_csv_overrule_what_is_detected():
     with pytest.raises(ValueError, match="delimiter must be one character"):
         read_table("years.csv", delimiter="::")
     np.save("a.npy", X)
-    with pytest.raises(TableError, match="a.npy cannot be read with --delimiter: it is not a csv file"):
+    with pytest.raises(TableError, match=r"a.npy cannot be read with delimiter \(--delimiter\): it is not a csv file"):
         read_table("a.npy", delimiter=";")
 
 

@@ -78,7 +78,7 @@ def test_tables_without_ids_are_paired_by_position():
 
 def test_a_table_without_ids_among_others_brings_a_warning():
     with pytest.warns(
-        PairedByPositionWarning, match="paired by position, because b has no ids; name the id column with --id"
+        PairedByPositionWarning, match=r"paired by position, because b has no ids; name the id column with id \(--id\)"
     ):
         joined = join_tables([table("a", [4, 3, 2, 1]), table("b", values=Y)])
     assert joined.by_position
@@ -138,7 +138,7 @@ def with_gaps(values, *rows):
 def test_missing_values_are_refused_by_name_and_row():
     message = (
         "NaN or infinite values: a in 1 row of 4 (row 2); b in 2 rows of 4 (row 0, 1); leave these rows out with "
-        "--drop-missing (drop_missing=True in Python)"
+        "drop_missing=True (--drop-missing)"
     )
     with pytest.raises(TableError, match=re.escape(message)):
         join_tables([table("a", [1, 2, 3, 4], with_gaps(X, 2)), table("b", [4, 3, 2, 1], with_gaps(Y, 0, 1))])

@@ -54,7 +54,7 @@ def test_an_obs_column_may_be_the_ids(save):
     table = read_table(save(), id="well")
     assert table.ids.tolist() == ["A1", "A2", "A3", "A4"]
     assert "well" not in table.metadata
-    with pytest.raises(TableError, match="has no obs column 'cell' for --id; it has plate, batch, well"):
+    with pytest.raises(TableError, match=r"has no obs column 'cell' for id \(--id\); it has plate, batch, well"):
         read_table(save(), id="cell")
 
 
@@ -104,17 +104,17 @@ def test_features_are_chosen_by_the_names_of_var(save):
     table = read_table(save(), features="g*")
     assert_array_equal(table.values, X[:, :2])
     assert table.features == ("g0", "g1")
-    with pytest.raises(TableError, match=r"no column of .* matches --features 'k\*'; it has g0, g1, h0"):
+    with pytest.raises(TableError, match=r"no column of .* matches features \(--features\) 'k\*'; it has g0, g1, h0"):
         read_table(save(), features="k*")
 
 
 def test_features_without_names_cannot_be_chosen(save):
-    with pytest.raises(TableError, match="with --features: the columns of obsm 'X_pca' have no names"):
+    with pytest.raises(TableError, match=r"with features \(--features\): the columns of obsm 'X_pca' have no names"):
         read_table(save(X_pca=PCA), key="X_pca", features="g*")
 
 
 def test_metadata_need_not_be_named(save):
-    with pytest.raises(TableError, match="with --metadata: AnnData stores metadata separately, in obs"):
+    with pytest.raises(TableError, match=r"with metadata \(--metadata\): AnnData stores metadata separately, in obs"):
         read_table(save(), metadata="plate")
 
 

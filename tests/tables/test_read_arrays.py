@@ -75,7 +75,9 @@ def test_arrays_that_are_not_real_matrices_are_refused(tmp_path, array, message)
 @pytest.mark.parametrize("option", ["id", "features", "metadata", "key"])
 def test_npy_has_no_names_to_choose_by(tmp_path, option):
     np.save(tmp_path / "run.npy", X)
-    with pytest.raises(TableError, match=f"run.npy cannot be read with --{option}: a .npy file holds one array"):
+    with pytest.raises(
+        TableError, match=rf"run.npy cannot be read with {option} \(--{option}\): a .npy file holds one array"
+    ):
         read_table(tmp_path / "run.npy", **{option: "x"})
 
 
@@ -95,7 +97,7 @@ def test_the_one_matrix_is_the_values_and_vectors_are_ids_and_metadata(tmp_path,
 def test_the_key_chooses_among_several_matrices(tmp_path, suffix):
     path = save(tmp_path / f"run{suffix}", {"a": X, "b": X + 1})
     assert_array_equal(read_table(path, key="b").values, X + 1)
-    with pytest.raises(TableError, match=r"holds several matrices \((a, b|b, a)\); choose one with --key"):
+    with pytest.raises(TableError, match=r"holds several matrices \((a, b|b, a)\); choose one with key \(--key\)"):
         read_table(path)
     with pytest.raises(TableError, match=r"holds no array 'c' \(--key\); it holds (a|b) \(4, 3\), (b|a) \(4, 3\)"):
         read_table(path, key="c")
@@ -107,7 +109,7 @@ def test_the_id_may_name_another_array(tmp_path, suffix):
     table = read_table(path, id="cell")
     assert table.ids.tolist() == [0, 2, 4, 6]
     assert list(table.metadata) == ["ids"]
-    with pytest.raises(TableError, match="holds no array 'row' for --id; it holds "):
+    with pytest.raises(TableError, match=r"holds no array 'row' for id \(--id\); it holds "):
         read_table(path, id="row")
 
 
@@ -134,7 +136,7 @@ def test_a_file_without_a_matrix_is_refused(tmp_path, suffix):
 @each_format
 def test_features_cannot_be_chosen_where_columns_have_no_names(tmp_path, suffix):
     path = save(tmp_path / f"run{suffix}", {"z": X})
-    with pytest.raises(TableError, match="cannot be read with --features: it holds arrays, not columns"):
+    with pytest.raises(TableError, match=r"cannot be read with features \(--features\): it holds arrays, not columns"):
         read_table(path, features="emb_*")
 
 

@@ -154,7 +154,7 @@ def test_a_key_chooses_the_column_of_lists(path):
     vectors = pa.array(X.tolist(), pa.list_(pa.float32()))
     columns = {"a": vectors, "b": pa.array((X + 1).tolist(), pa.list_(pa.float32()))}
     assert_array_equal(read_table(save(path, columns), key="b").values, X + 1)
-    with pytest.raises(TableError, match=r"possible \(a, b\); name it with --key"):
+    with pytest.raises(TableError, match=r"possible \(a, b\); name it with key \(--key\)"):
         read_table(path)
 
 

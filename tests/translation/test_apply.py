@@ -320,9 +320,11 @@ def test_the_flag_takes_a_name_that_is_free(world):
 
 def test_the_flag_needs_a_map_that_knows_its_rows(world):
     old = Path(__file__).parents[1] / "saved_by_0_1_0" / "translator.safetensors"
-    with pytest.raises(InputError, match=r"--flag-far: .*translator.safetensors does not know the rows of its fit"):
+    with pytest.raises(
+        InputError, match=r"flag_far \(--flag-far\): .*translator.safetensors does not know the rows of its fit"
+    ):
         apply_files(old, "in", "out", options=FLAGGED)
-    with pytest.raises(InputError, match="cannot be used with --inverse"):
+    with pytest.raises(InputError, match=r"cannot be used with inverse \(--inverse\)"):
         apply_files("up.safetensors", "in", "out", options=ApplyOptions(flag_far=True, inverse=True))
 
 

@@ -93,7 +93,8 @@ def _map_chunks(chunks: Iterator[Table], ica: ICA, inverse: bool) -> Iterator[Ta
         bad = np.flatnonzero(~finite_rows(chunk.values)) + done - before
         if bad.size:
             raise InputError(
-                f"{chunk.path} has NaN or infinite values (row {listing(bad)}); leave such rows out with --drop-missing"
+                f"{chunk.path} has NaN or infinite values (row {listing(bad)}); leave such rows out "
+                "with drop_missing=True (--drop-missing)"
             )
         if inverse:
             values = map_rows(chunk.values, np.zeros(k), ica.mixing_.T, ica.mean_)
@@ -124,16 +125,19 @@ def _check_columns(chunk: Table, ica: ICA, inverse: bool) -> None:
         if unknown:
             raise InputError(
                 f"{where} has columns that the model was not fitted on: {listing(unknown)}; "
-                "name those to use with --features, or those to set aside with --metadata"
+                "name those to use with features (--features), or those to set aside with metadata (--metadata)"
             )
     if inverse and chunk.d != k:
         raise InputError(
-            f"{where} has {chunk.d} columns, but the model has {k} components; --inverse takes a table of components"
+            f"{where} has {chunk.d} columns, but the model has {k} components; "
+            "inverse (--inverse) takes a table of components"
         )
     if not inverse and chunk.d != d:
         raise InputError(f"{where} has {chunk.d} columns, but the model has {d} columns")
     if inverse and known is not None and names is not None and list(names) == list(known):
-        raise InputError(f"{where} has the columns that the model was fitted on, not components; leave out --inverse")
+        raise InputError(
+            f"{where} has the columns that the model was fitted on, not components; leave out inverse (--inverse)"
+        )
 
 
 def _in_order(chunk: Table, ica: ICA) -> Any:

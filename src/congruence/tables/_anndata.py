@@ -90,13 +90,15 @@ def _build(
     if hasattr(matrix, "toarray"):
         size = matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize
         what = f"the sparse matrix of shape {matrix.shape} when dense"
-        check_fits(where, size, what, "; choose an embedding with --key or fewer columns with --features")
+        check_fits(
+            where, size, what, "; choose an embedding with key (--key) or fewer columns with features (--features)"
+        )
         matrix = matrix.toarray()
     metadata = {str(name): _column(obs[name]) for name in obs.columns}
     if select.id is not None:
         if select.id not in metadata:
             columns = listing(list(metadata), 10) or "none"
-            raise TableError(f"{where} has no obs column {select.id!r} for --id; it has {columns}")
+            raise TableError(f"{where} has no obs column {select.id!r} for id (--id); it has {columns}")
         ids = metadata.pop(select.id)
     table = Table(np.asarray(matrix), select.name or str(where), ids, metadata, features, path, id_name=select.id)
     if select.key is not None or len(known) < 2:

@@ -234,10 +234,10 @@ def _tensor_refusal(path: Path) -> str:
 
 def table_from_entries(path: Path, entries: Mapping[str, Entry], select: Selection) -> Table:
     """Build a table from named arrays: the matrix, its ids, its feature names and its metadata."""
-    select.refuse(path, "features", "metadata", because="it holds arrays, not columns; --key chooses the array")
+    select.refuse(path, "features", "metadata", because="it holds arrays, not columns; key (--key) chooses the array")
     key, id = _choose_key(path, entries, select.key), select.id
     if id is not None and id not in entries:
-        raise TableError(f"{path} holds no array {id!r} for --id; it holds {listing(list(entries), 10)}")
+        raise TableError(f"{path} holds no array {id!r} for id (--id); it holds {listing(list(entries), 10)}")
     if id is None and IDS in entries and len(entries[IDS].shape) == 1:
         id = IDS
     n, d = entries[key].shape if len(entries[key].shape) == 2 else (-1, -1)
@@ -273,7 +273,7 @@ def _choose_key(path: Path, entries: Mapping[str, Entry], key: str | None) -> st
         return key
     matrices = [name for name, entry in entries.items() if len(entry.shape) == 2]
     if len(matrices) > 1:
-        raise TableError(f"{path} holds several matrices ({listing(matrices, 10)}); choose one with --key")
+        raise TableError(f"{path} holds several matrices ({listing(matrices, 10)}); choose one with key (--key)")
     if not matrices and len(entries) > 1:
         raise TableError(f"{path} holds no matrix (rows, dimensions); it holds {known}")
     return matrices[0] if matrices else next(iter(entries))  # a single vector is refused with its shape

@@ -162,7 +162,7 @@ def read_columnar(path: Path, select: Selection) -> Table:
     import pyarrow as pa
 
     if suffix_of(path).startswith((".csv", ".tsv")):
-        select.refuse(path, "key", because="a csv file holds no arrays inside; use --features")
+        select.refuse(path, "key", because="a csv file holds no arrays inside; use features (--features)")
     with open_columnar(path, select) as file:
         columns = choose_columns(file.source, select)
         table = file.table(select, columns, mapped=suffix_of(path) not in (".parquet", ".lance"))

@@ -27,7 +27,7 @@ def select_columns(table: Table, select: Selection) -> Table:
         column = next((one for one in (select.id, PREFIX + select.id) if one in table.metadata), None)
         if column is None:
             known = listing(list(table.metadata), 10) or "none"
-            raise TableError(f"{where} has no metadata column {select.id!r} for --id; it has {known}")
+            raise TableError(f"{where} has no metadata column {select.id!r} for id (--id); it has {known}")
         rest = {one: entries for one, entries in table.metadata.items() if one != column}
         table = replace(table, ids=table.metadata[column], metadata=rest, indexed=False)
     if select.features is not None:

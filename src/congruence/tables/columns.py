@@ -56,7 +56,7 @@ class Selection(ReadOptions):
 
     def refuse(self, path: Path | str, *options: str, because: str) -> None:
         """Raise an error if any of `options` is set, because the format does not support it."""
-        refused = [f"--{option}" for option in options if getattr(self, option) is not None]
+        refused = [f"{option} (--{option})" for option in options if getattr(self, option) is not None]
         if refused:
             raise TableError(f"{path} cannot be read with {' and '.join(refused)}: {because}")
 
@@ -301,7 +301,7 @@ def choose_id(source: Source, select: Selection) -> RowId:
         if name and name in kinds:
             return RowId(name)
     if asked:
-        raise TableError(f"{source.where} has no column {select.id!r} for --id; it has {listing(list(kinds), 10)}")
+        raise TableError(f"{source.where} has no column {select.id!r} for id (--id); it has {listing(list(kinds), 10)}")
     index = _index_columns(source)
     for name in index:
         if kinds[name] not in (NUMBER, LIST, NESTED):
@@ -367,8 +367,10 @@ def _matching(source: Source, globs: Sequence[str], option: str) -> list[str]:
             hits = {name for name in hits if not name.startswith(PREFIX)}  # "*" means all the features
         if not hits:
             known = listing(list(source.kinds), 10)
-            hint = "; with --features, all other columns are metadata" if option == "metadata" else ""
-            raise TableError(f"no column of {source.where} matches --{option} {glob!r}; it has {known}{hint}")
+            hint = "; with features (--features), all other columns are metadata" if option == "metadata" else ""
+            raise TableError(
+                f"no column of {source.where} matches {option} (--{option}) {glob!r}; it has {known}{hint}"
+            )
         chosen |= hits
     return [name for name in source.kinds if name in chosen]
 
@@ -376,7 +378,7 @@ def _matching(source: Source, globs: Sequence[str], option: str) -> list[str]:
 def _check_key(source: Source, key: str) -> str:
     if source.kinds.get(key) != LIST:
         lists = [name for name, kind in source.kinds.items() if kind == LIST]
-        known = f"it has {listing(lists, 10)}" if lists else "it has none; use --features for plain columns"
+        known = f"it has {listing(lists, 10)}" if lists else "it has none; use features (--features) for plain columns"
         raise TableError(f"{source.where} has no column of lists of numbers called {key!r} (--key); {known}")
     return key
 
@@ -389,12 +391,12 @@ def _check_features(chosen: Sequence[str], kinds: Mapping[str, str], where: Path
     if len(chosen) > 1 and any(kinds[name] == LIST for name in chosen):
         raise TableError(
             f"{where}: one column of lists can be the features, but several columns are possible "
-            f"({listing(chosen, 10)}); name it with --key"
+            f"({listing(chosen, 10)}); name it with key (--key)"
         )
     wrong = [f"{name} ({kinds[name]})" for name in chosen if kinds[name] not in (NUMBER, LIST)]
     if wrong:
         columns = "a column that is" if len(wrong) == 1 else "columns that are"
         raise TableError(
-            f"{where} has {columns} not numbers: {listing(wrong, 10)}; choose the features with "
-            f"--features, name other columns with --metadata or give them the prefix {PREFIX}"
+            f"{where} has {columns} not numbers: {listing(wrong, 10)}; choose the columns to use with "
+            f"features (--features), name others with metadata (--metadata) or give them the prefix {PREFIX}"
         )

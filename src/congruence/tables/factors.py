@@ -220,8 +220,8 @@ def _row_numbers(facts: RowColumns, names: Mapping[str, str], *, own: bool, drop
         missing = np.flatnonzero(missing_labels(facts.columns[full]))
         if missing.size and not drop_missing:
             raise InputError(
-                f"factor {name} has missing values (row {listing(missing)}); leave such rows out with --drop-missing "
-                "(drop_missing=True in Python)"
+                f"factor {name} has missing values (row {listing(missing)}); leave such rows out with "
+                "drop_missing=True (--drop-missing)"
             )
         numbers[missing] = np.nan
     ids = None if own else facts.ids

@@ -212,7 +212,7 @@ def check_options(runs: Sequence[Any], options: Iterable[str]) -> None:
     for option in options:
         if not any(supports(run, option) for run in runs):
             kind = f"files like {runs[0]}" if _is_path(runs[0]) else type(runs[0]).__name__
-            raise InputError(f"--{option} does not apply to {kind}")
+            raise InputError(f"{option} (--{option}) does not apply to {kind}")
 
 
 def pair_tables(

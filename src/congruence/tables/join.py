@@ -123,7 +123,7 @@ def _rows_by_position(tables: Sequence[Table]) -> list[Index]:
         _check_same_order(named)
         without = listing([table.name for table in tables if table.ids is None], 10)
         warn_caller(
-            f"rows are paired by position, because {without} has no ids; name the id column with --id",
+            f"rows are paired by position, because {without} has no ids; name the id column with id (--id)",
             PairedByPositionWarning,
         )
     return [np.arange(tables[0].n)] * len(tables)
@@ -137,7 +137,7 @@ def _check_same_order(named: Sequence[Table]) -> None:
         if differ.size:
             raise TableError(
                 f"rows cannot be paired by position: {named[0].name} and {table.name} have different ids in "
-                f"{differ.size} rows (row {listing(differ)}), and not every table has ids; use --id"
+                f"{differ.size} rows (row {listing(differ)}), and not every table has ids; use id (--id)"
             )
 
 
@@ -193,8 +193,8 @@ def _finite(
             complaints.append(f"{table.name} in {few} of {table.n} (row {listing(bad)}){_in_columns(table, bad)}")
     if complaints and not drop_missing:
         raise TableError(
-            f"NaN or infinite values: {'; '.join(complaints)}; leave these rows out with --drop-missing "
-            "(drop_missing=True in Python)"
+            f"NaN or infinite values: {'; '.join(complaints)}; leave these rows out with "
+            "drop_missing=True (--drop-missing)"
         )
     if not keep.any():
         raise TableError(f"no rows are left without NaN or infinite values: {'; '.join(complaints)}")

@@ -138,11 +138,13 @@ def apply_files(
     """
     translator = load_translator(map)
     if options.flag_far and options.inverse:
-        raise InputError("--flag-far judges rows of the new space, so it cannot be used with --inverse")
+        raise InputError(
+            "flag_far (--flag-far) judges rows of the new space, so it cannot be used with inverse (--inverse)"
+        )
     if options.flag_far and translator.region is None:
         raise InputError(
-            f"--flag-far: {map} does not know the rows of its fit (it was saved by version 0.1.0, or fitted without "
-            "pairs or on fewer than 50 rows); fit it again"
+            f"flag_far (--flag-far): {map} does not know the rows of its fit (it was saved by version 0.1.0, "
+            "or fitted without pairs or on fewer than 50 rows); fit it again"
         )
     many = is_many(source)
     files = [file for file in (as_path(one) for one in part_files(source)) if real_path(file) != real_path(Path(map))]
@@ -254,7 +256,7 @@ def _plan(source: str | Path, files: Sequence[Path], out: Path) -> dict[Path, Pa
     """Where each part is written: under its path below the folder, or below the first wildcard of a pattern."""
     if suffix_of(out) in SUFFIXES or out.is_file():
         raise InputError(
-            f"--out {out} must be a folder: {source} is {len(files)} parts, and each is written on its own"
+            f"out {out} (--out) must be a folder: {source} is {len(files)} parts, and each is written on its own"
         )
     root = Path(source)
     if not root.is_dir():
@@ -264,7 +266,7 @@ def _plan(source: str | Path, files: Sequence[Path], out: Path) -> dict[Path, Pa
     inputs = {real_path(file) for file in files}
     for target in parts.values():
         if real_path(target) in inputs:
-            raise InputError(f"--out {out} would overwrite the input {target}; give another folder")
+            raise InputError(f"out {out} (--out) would overwrite the input {target}; give another folder")
     return parts
 
 

@@ -63,7 +63,7 @@ def _arrays(translator: Translator) -> tuple[Array, ...]:
 
 def _check_suffix(path: Path, suffix: str) -> None:
     if path.suffix != suffix:
-        raise InputError(f"--out {path} must end in {suffix}")
+        raise InputError(f"{path} must end in {suffix}")
     check_writable(path)
 
 
