@@ -196,7 +196,7 @@ def test_integers_that_number_the_rows_are_no_dimension(wells):
 def test_an_option_that_the_input_cannot_use_is_refused(wells, tmp_path):
     np.save(tmp_path / "x.npy", wells.x)
     labels = {"batch": wells.plate, "target": wells.gene, "control": "none"}
-    with pytest.raises(InputError, match="features does not apply to"):
+    with pytest.raises(InputError, match="does not apply to files like"):
         read(tmp_path / "x.npy", **labels, features="emb_*")
-    with pytest.raises(InputError, match="key does not apply to ndarray"):
+    with pytest.raises(InputError, match=r"key \(--key\) does not apply to ndarray"):
         read(wells.x, **labels, key="emb")

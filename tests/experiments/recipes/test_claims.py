@@ -126,3 +126,5 @@ def test_a_number_without_an_interval_is_unknown_and_says_why():
     assert alone.rule == "a is above 0."
     assert claim.judge(around(1.0, 0.1), math.nan).evidence == ""
     assert claim.judge(around(1.0, 0.1), 1.0).status == "holds"
+    refuted = claim.judge(around(-1.0, 0.1), Estimate(1.0, math.nan, math.nan))  # the other rule cannot change that
+    assert (refuted.status, refuted.evidence) == ("fails", "")

@@ -71,11 +71,12 @@ def test_a_fall_with_overlap_is_told_with_whether_it_is_monotone():
     assert [(one.name, one.status) for one in plain] == [(f"{name}-without-rotations", "holds") for name in names]
 
 
-def test_failures_are_local_minima_where_a_lower_loss_is_known_and_not_where_they_beat_all_that_is_known():
+def test_failures_are_local_minima_where_a_lower_loss_is_known_and_not_where_they_beat_all_that_are_right():
     bad, right = [0.97, 0.5, 0.1], [0.97, 0.97, 0.97]
     for one, every, status in (
         (grid(bad, truth=0.1), [], "holds"),  # 0.02 was found, and the truth has 0.001
-        (grid(bad, truth=10.0), [], "fails"),  # the truth has 0.1
+        (grid(bad, truth=10.0), [], "ambiguous"),  # the truth has 0.1, but no training that is right is known
+        (grid(bad, truth=10.0), [grid(right, truth=10.0, better=0.1)], "fails"),  # the best that is right has 0.11
         (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.001)], "holds"),  # another training found 0.011
         (grid(bad, truth=10.0), [grid(right, truth=10.0, better=0.0095)], "ambiguous"),  # hardly lower, and identified
         (grid([0.97, 0.95, 0.96]), [], "unknown"),  # nothing is bad

@@ -9,11 +9,13 @@ from congruence.document import share
 from congruence.experiments.recipes import reproduce
 from congruence.experiments.recipes._files import read_numbers
 from congruence.experiments.recipes._isometry import PairError
+from congruence.experiments.recipes.claims import Estimate
 from congruence.experiments.recipes.statistical_versus_structural import run as method
 from congruence.experiments.recipes.statistical_versus_structural.claims import (
     judge_masking,
     judge_regression,
     masking_table,
+    ratio,
 )
 from congruence.experiments.recipes.statistical_versus_structural.regression import fit_draws, measure_regression
 from congruence.experiments.recipes.statistical_versus_structural.run import MaskingLevel, draw_images, measure_level
@@ -130,3 +132,8 @@ def test_untrained_networks_do_not_bear_out_the_claims(tmp_path, monkeypatch):
     assert result["factors-are-recovered-from-6-patches"].status == "fails"
     held = [finding for finding in result.findings if finding.status == "holds"]
     assert result.verdict == f"{len(held)} of {len(result.findings)} claims hold at this scale."
+
+
+def test_a_ratio_whose_parts_may_be_zero_has_no_interval():
+    assert ratio(Estimate(0.1, 0.08, 0.12), Estimate(0.01, 0.008, 0.02)) == pytest.approx((10, 4, 15))
+    assert np.isnan(ratio(Estimate(0.1, 0.08, 0.12), Estimate(0.005, -0.001, 0.011))[1:]).all()

@@ -31,10 +31,10 @@ result folders alone, and a test compares it with them. Each claim has its sourc
 *holds* and *fails*: the whole interval lies inside, or outside, the limits of the rule. *ambiguous*: part of it does.
 *unknown*: too few numbers, a premise fails, or it was not run or implemented; then the row says what is missing and
 what it would take. *post hoc*: the rule was written or changed after numbers were seen. A dash: nothing to judge. Ours
-is the number that the rule is about, with its interval in brackets: of 95 % over seeds, trainings or rows, for shares
-of cases the bounds that those that could not be decided leave. The rule in each report says which. What we make of it
-is in [What we learned](learned.md); which claims are judged otherwise than by version 0.1.0, and why, in
-[Changed claims](changes.md).
+is the number that the rule is about, with its interval in brackets: of 95 % over seeds, trainings, pairs, plates or
+rows, for shares of cases the bounds that those that could not be decided leave. The rule in each report says which.
+What we make of it is in [What we learned](learned.md); which claims are judged otherwise than by version 0.1.0, and
+why, in [Changed claims](changes.md).
 """
 
 

@@ -174,7 +174,8 @@ class Claim:
         decides = measured[statuses.index(combine(statuses))]
         value, *interval = decides if isinstance(decides, Estimate) else (decides,)
         known = interval and not any(map(math.isnan, interval))
-        if not unless and any(isinstance(one, Estimate) and _lacks_interval(one) for one in measured):
+        missing = any(isinstance(one, Estimate) and _lacks_interval(one) for one in measured)
+        if not unless and missing and combine(statuses) != "fails":
             unless = NO_INTERVAL
         return Judgement(
             self.name,

@@ -154,13 +154,15 @@ def judge(kinds: Mapping[str, RegulariserRuns]) -> tuple[Finding, ...]:
         if kind != "none"
     ]
     relation = _relate_errors(trained)
+    within = ", ".join(number(_relate_errors([runs]).value, 2) for runs in trained)
     errors = ", ".join(f"{kind} {percent(_mean(runs.errors))}" for kind, runs in kinds.items())
     finding = CLAIMS["error-grows-with-condition"].judge(
         relation,
         null=0.0,
         unless="" if len(trained) > 2 else "Not judged: fewer than three kinds reconstruct.",
         evidence=f"Rank correlation of condition number and error over the pairs of {len(trained)} of {len(kinds)} "
-        f"kinds, those that reconstruct: {relation}. Errors: {errors} of the diameter.",
+        f"kinds, those that reconstruct: {relation}. Within each kind: {within}. Errors: {errors} of the "
+        "diameter.",
     )
     return (*findings, finding)
 

@@ -174,7 +174,7 @@ def judge(ours: Mapping[str, Any], differs: str) -> tuple[Finding, ...]:
         CLAIMS["leaky-relu-is-as-stable"].judge(
             subtract(leaky, relu), null=0.0, evidence=f"Weak MCC held out {leaky} against {relu}."
         ),
-        CLAIMS["facets-with-more-components-are-more-stable"].judge(
+        CLAIMS["the-deepest-facet-is-the-most-stable"].judge(
             *(_facet_gap(one) for one in ours.values()),
             null=0.0,
             evidence="; ".join(f"{ACTIVATIONS[name]}: {_describe_facets(one)}" for name, one in ours.items())
@@ -199,19 +199,14 @@ def _facet_mcc(numbers: Mapping[str, Any], which: str) -> list[Estimate]:
 
 
 def _facet_gap(numbers: Mapping[str, Any]) -> Estimate:
-    """The MCC of the facet that separates the most components minus that of the one that separates the fewest.
-
-    Both are facets of the same trainings, so they are subtracted pair by pair.
-    """
-    states = np.array(numbers["states"]).mean(0)
-    ends = [int(k) for k in (states.argmax(), states.argmin())]
+    """The MCC of the deepest facet minus that of the first, pair by pair, as both are facets of the same trainings."""
     if "facets" not in numbers:  # of edition 1, which kept means only
-        most, fewest = (_facet_mcc(numbers, "weak_held_out")[k].value for k in ends)
-        return Estimate(most - fewest, math.nan, math.nan)
-    of_most, of_fewest = (
-        {(p["source"], p["target"]): p["mcc"]["weak_held_out"] for p in numbers["facets"][k]["pairs"]} for k in ends
+        first, *_, last = _facet_mcc(numbers, "weak_held_out")
+        return Estimate(last.value - first.value, math.nan, math.nan)
+    of_first, *_, of_last = (
+        {(p["source"], p["target"]): p["mcc"]["weak_held_out"] for p in facet["pairs"]} for facet in numbers["facets"]
     )
-    return over_pairs({pair: value - of_fewest[pair] for pair, value in of_most.items()})
+    return over_pairs({pair: value - of_first[pair] for pair, value in of_last.items()})
 
 
 def _describe_facets(numbers: Mapping[str, Any]) -> str:

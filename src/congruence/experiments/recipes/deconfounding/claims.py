@@ -113,7 +113,7 @@ def _judge_concentration(experiment: DialExperiment) -> Iterator[Finding]:
         steps = [estimate_difference(near.by_fold(values[b] - values[a])) for a, b in STEPS]
         evidence = f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
         claim = _claim("concentration-increases-top-{share}", share=f"{100 * share:g}")
-        yield claim.judge(*steps, null=0.0, evidence=evidence)
+        yield claim.judge(*reversed(steps), null=0.0, evidence=evidence)
 
 
 def _judge_recovery(experiment: DialExperiment) -> Finding:

@@ -99,8 +99,9 @@ def _claim_of(name: str, grid: OverlapGrid) -> Claim:
 def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> Finding:
     """Selected runs that are not identified have a larger loss than the identified ones with the same data.
 
-    Known are the true generator and all trainings of `every`. If a run that is not identified has the lowest loss that
-    is known, and lower than that of every known solution that identifies the slots, the objective itself prefers it.
+    Known are the true generator and all trainings of `every`. If a run that is not identified has a lower loss than
+    all trainings that identify the slots of the same data, the objective itself prefers it. The generator cannot show
+    that: with overlap, runs that identify the slots have a lower loss than it, too.
     """
     counts = []  # by number of slots and data seed: losses above what is known, below it, and runs that fail
     for grid in grids:
@@ -109,8 +110,9 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
         limit = grid.ceiling[:, None] - SHORT
         right = [np.where(one.sis >= limit[..., None], one.loss, np.inf).min(-1) for one in same]
         known = np.minimum.reduce([truth, *(one.loss.min(-1) for one in same)])
+        best = np.minimum.reduce(right)  # infinite where no training identifies the slots
         bad, loss = grid.selected(grid.sis) < limit, grid.selected(grid.loss)
-        over, under = loss > (1 + CLEARLY) * known, (1 + CLEARLY) * loss < np.minimum.reduce([truth, *right])
+        over, under = loss > (1 + CLEARLY) * known, np.isfinite(best) & ((1 + CLEARLY) * loss < best)
         counts.append(np.array([(bad & some).sum((0, 1)) for some in (over, under, bad)]))
     each = np.hstack(counts)  # (3, slots and data seeds)
     above, below, short = map(int, each.sum(1))
@@ -122,9 +124,9 @@ def judge_minima(grids: Sequence[OverlapGrid], every: Sequence[OverlapGrid]) -> 
         unless="" if short >= FEW else f"Fewer than {FEW} selected runs miss the slots.",
         evidence=f"{short} selected runs have an SIS more than {SHORT} below that of the true latents. For {above} of "
         f"them a loss is known that is lower by more than {CLEARLY:.0%}: that of the true generator, or of another "
-        f"training with the same data and λ. For {below} the loss is lower by as much than that of every known "
-        "solution that identifies the slots, the true generator among them. The others cannot be judged. The interval "
-        "takes runs with the same data as one.",
+        f"training with the same data and λ. For {below} the loss is lower by as much than that of every training "
+        "with the same data and λ that identifies the slots, and there is one. The others cannot be judged. The "
+        "interval takes runs with the same data as one.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -109,15 +110,15 @@ def judge_masking(levels: Sequence[MaskingLevel]) -> tuple[Finding, ...]:
             f"{percent(worst(hidden.pictures))}.",
         ),
         CLAIMS["masked-factors-are-not-identifiable"].judge(
-            _ratio(rigid, codes),
-            _ratio(linear, codes),
+            ratio(rigid, codes),
+            ratio(linear, codes),
             evidence=f"With 2 of 6 patches shown, the best rotation leaves {percent(best(hidden.rigid))} of the "
             f"diameter between codes and factors and the best linear map {percent(best(hidden.linear))}, in the best "
             f"of {len(hidden.rigid)} runs, while runs differ by {percent(worst(hidden.codes))}. Even the mean of the "
             f"factors given the patches leaves {percent(hidden.least)}.",
         ),
         CLAIMS["masked-approximation-is-identifiable"].judge(
-            _ratio(expected, rigid),
+            ratio(expected, rigid),
             evidence=f"The distance of the codes to the mean of the factors given the shown patches is "
             f"{percent(worst(hidden.expected))} of the diameter in the worst run; to the factors themselves it is "
             f"{percent(best(hidden.rigid))} in the best run.",
@@ -134,9 +135,10 @@ def _over_runs(errors: Sequence[PairError]) -> Estimate:
     return over_seeds([one.held_out.mean for one in errors])
 
 
-def _ratio(a: Estimate, b: Estimate) -> Estimate:
-    """A ratio of estimates of the same runs: the widest that both intervals allow."""
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low)
+def ratio(a: Estimate, b: Estimate) -> Estimate:
+    """A ratio of estimates of the same runs: the widest that both intervals allow; NaN ends if either reaches 0."""
+    ends = (a.low / b.high, a.high / b.low) if min(a.low, b.low) > 0 else (math.nan, math.nan)
+    return Estimate(a.value / b.value, *ends)
 
 
 def _judge_recovery(claim: Claim, level: MaskingLevel) -> Finding:
