@@ -1,5 +1,6 @@
 """Models that transformers saved are opened from their folders, and give what they gave before."""
 
+import contextlib
 import json
 import sys
 
@@ -99,6 +100,12 @@ def test_a_tokenizer_whose_replacements_fill_the_memory_is_refused(neox):
     transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="[PAD]").save_pretrained(neox[1])
     with pytest.raises(InputError, match=r"tokenizer.json would make texts 1000000 times as long"):
         load_pretrained(neox[1])
+    replace = tokenizers.normalizers.Replace
+    for texts, refused in (([("a", "b" * 40), ("b", "c" * 40)], True), ([("ä", "a" * 40), ("ö", "o" * 40)], False)):
+        plain.normalizer = tokenizers.normalizers.Sequence([replace(*pair) for pair in texts])
+        transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="[PAD]").save_pretrained(neox[1])
+        with pytest.raises(InputError, match="1600 times") if refused else contextlib.nullcontext():
+            load_pretrained(neox[1])
 
 
 def test_a_masked_autoencoder_sees_all_patches_in_their_order(tmp_path):
@@ -238,3 +245,6 @@ def test_a_model_sees_images_through_its_own_processor_unless_size_mean_or_std_a
             extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu")
     with pytest.raises(InputError, match="a.png does not fit in memory"):
         extract(tmp_path / "net", tmp_path / "photos", "layernorm", pool="cls", device="cpu", size=10**7)
+    area = {"image_processor_type": "Qwen2VLImageProcessor", "size": {"longest_edge": 12_845_056}}  # pixels in all
+    (tmp_path / "net/preprocessor_config.json").write_text(json.dumps(settings | area))
+    assert load_pretrained(tmp_path / "net").processor() is not None

@@ -251,6 +251,13 @@ def test_scores_that_cannot_be_computed_are_listed_below_the_table(rng):
     )
 
 
+def test_without_any_score_there_is_no_table_of_scores(rng):
+    digit = np.repeat(["a", "b", "c"], 30)
+    result = evaluate(rng.normal(size=(90, 2)), {"digit": digit}, metrics=["mcc"], kinds="categorical")
+    assert "Scores" not in [getattr(one, "label", "") for one in result.document().blocks()]
+    assert "Not computed: mcc" in str(result)
+
+
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_codes_that_cannot_be_squared_are_refused(size, rng):
     with pytest.raises(InputError, match="too large or too small"):

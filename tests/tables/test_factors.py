@@ -201,3 +201,23 @@ def test_parts_of_factors_with_other_columns_are_refused(tmp_path, other, messag
     (tmp_path / "2.csv").write_text(other)
     with pytest.raises(TableError, match=f"2.csv does not have the columns of .*1.csv: .*{message}"):
         as_columns(tmp_path / "*.csv")
+
+
+def test_the_ids_of_parts_are_those_of_the_first(tmp_path):
+    (tmp_path / "1.csv").write_text("hue,cell_id\n0.5,7\n1.5,8\n")
+    (tmp_path / "2.csv").write_text("hue,cell_id\n2.5,7\n3.5,7\n")  # repeated: alone it would be no id
+    found = as_columns(tmp_path / "*.csv")
+    assert (list(found.columns), found.ids.tolist()) == (["hue"], ["7", "8", "7", "7"])
+    (tmp_path / "0.csv").write_text("cell_id,hue\n4,0.5\n4,1.5\n")
+    found = as_columns(tmp_path / "*.csv")
+    assert (sorted(found.columns), found.ids) == (["cell_id", "hue"], None)
+    assert found.columns["cell_id"].tolist() == [4, 4, 7, 8, 7, 7]
+
+
+def test_columns_that_are_not_asked_for_may_differ_between_parts(tmp_path):
+    (tmp_path / "1.csv").write_text("hue,size\n0.5,1\n1.5,2\n")
+    (tmp_path / "2.csv").write_text("hue,note\n2.5,3\n")
+    found = as_columns(tmp_path / "*.csv", keep="h*")
+    assert found.columns["hue"].tolist() == [0.5, 1.5, 2.5]
+    with pytest.raises(TableError, match="it lacks size"):
+        as_columns(tmp_path / "*.csv", keep="size")

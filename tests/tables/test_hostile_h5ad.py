@@ -194,6 +194,13 @@ def test_a_data_set_that_is_compressed_twice_is_refused(tmp_path, refused):
     refused(tmp_path / "x.h5", "/x is compressed more than once")
 
 
+def test_packed_integers_may_be_compressed_as_well(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as store:
+        values = np.arange(40).reshape(20, 2)
+        store.create_dataset("x", data=values, chunks=(4, 2), scaleoffset=8, compression="gzip")
+    np.testing.assert_array_equal(read_table(tmp_path / "x.h5").values, values)
+
+
 def test_a_type_among_the_members_of_an_hdf5_file_is_left_out(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as store:
         store["type"] = np.dtype("f8")

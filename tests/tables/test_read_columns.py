@@ -1,3 +1,4 @@
+import json
 import re
 
 import numpy as np
@@ -257,8 +258,11 @@ def test_text_that_is_not_utf8_is_refused(tmp_path):
 @pytest.mark.parametrize("given", [None, "id"])
 def test_an_id_column_of_several_values_is_refused(tmp_path, given):
     pq.write_table(pa.table({"id": [[1, 2], [3, 4]], "x": [0.5, 1.5]}), tmp_path / "x.parquet")
-    with pytest.raises(TableError, match="the column 'id' holds several values in each row, which cannot be an id"):
+    with pytest.raises(
+        TableError, match="the column 'id' holds several values in each row, which cannot be an id"
+    ) as told:
         read_table(tmp_path / "x.parquet", id=given)
+    assert ("name another with id (--id)" in str(told.value)) == (given is None)
 
 
 def test_large_ids_stay_exact_where_a_fraction_follows_in_another_field(tmp_path):
@@ -274,3 +278,43 @@ def test_ids_of_numbers_and_text_are_refused(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"id": 1, "x": 0.5}\n{"id": "a", "x": 1.5}\n')
     with pytest.raises(TableError, match="the field 'id' holds int and str; write all ids as text"):
         read_table(tmp_path / "x.jsonl")
+
+
+def test_large_ids_stay_exact_where_another_integer_is_written_as_a_fraction(tmp_path):
+    ids = [2**60 + i for i in range(1001)]
+    lines = [f'{{"id": {id}, "x": 1, "y": 2}}\n' for id in ids]
+    (tmp_path / "x.jsonl").write_text("".join(lines) + f'{{"id": {2**60 - 1}, "x": 1.5, "y": 3.0}}\n')
+    table = read_table(tmp_path / "x.jsonl")
+    assert table.ids.tolist() == [*ids, 2**60 - 1]
+    assert table.values[-1].tolist() == [1.5, 3]
+
+
+def test_fields_of_numbers_and_text_are_no_obstacle_where_another_is_the_id(tmp_path):
+    lines = ['{"id": "a", "row_id": 1, "n": 3, "x": 0.5}', '{"id": "b", "row_id": "c", "n": 4, "x": 1.5}']
+    (tmp_path / "x.jsonl").write_text("\n".join(lines))
+    assert read_table(tmp_path / "x.jsonl").ids.tolist() == ["a", "b"]
+    assert read_table(tmp_path / "x.jsonl", features="x", id="n").ids.tolist() == [3, 4]
+    with pytest.raises(TableError, match="the field 'row_id' holds int and str"):
+        read_table(tmp_path / "x.jsonl", id="row_id")
+
+
+def test_texts_with_braces_do_not_count_as_objects(tmp_path, monkeypatch):
+    fields = {f"x{i}": 0.5 for i in range(200)}
+    rows = [json.dumps(fields | {"text": r"\frac{a}{b}" * 20}) for _ in range(20)]
+    (tmp_path / "x.jsonl").write_text("\n".join(rows))
+    monkeypatch.setenv("CONGRUENCE_MAX_BYTES", str(2**18))
+    assert read_table(tmp_path / "x.jsonl", features="x*").d == 200
+
+
+def test_few_long_lines_are_enough_to_know_the_fields(tmp_path, monkeypatch):
+    monkeypatch.setattr("congruence.tables._csv.HEADER_LIMIT", 2000)
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"id": {i}, "v": {[0.25] * 100}}}\n' for i in range(20)))
+    assert read_table(tmp_path / "x.jsonl").values.shape == (20, 100)
+    (tmp_path / "x.jsonl").write_text(f'{{"v": {[0.25] * 1000}}}')
+    with pytest.raises(TableError, match="its first line is longer"):
+        read_table(tmp_path / "x.jsonl")
+
+
+def test_vectors_that_are_called_id_can_be_read_by_key(tmp_path):
+    pq.write_table(pa.table({"id": [[1.0, 2.0], [3.0, 4.0]], "name": ["a", "b"]}), tmp_path / "x.parquet")
+    assert read_table(tmp_path / "x.parquet", key="id").values.tolist() == [[1, 2], [3, 4]]

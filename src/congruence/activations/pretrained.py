@@ -176,6 +176,8 @@ def _image_processor(transformers: Any, folder: Path) -> Any:
     """The image processor of a folder, in its form that needs Pillow only, unless its images are too large."""
     settings = read_object(folder / PIXELS, "settings")
     given = [(name, value) for name, value in hubs.entries(settings) if isinstance(value, int | float) and value > 0]
+    if str(settings.get("image_processor_type")).startswith("Qwen"):  # these limit the area of an image
+        given = [(name, math.sqrt(value)) for name, value in given]
     sides = [min(value, 1e9) for name, value in given if SIDE.fullmatch(name)]
     share = min((value for name, value in given if name == "crop_pct"), default=1)  # that is kept of a larger image
     side = round(max(sides, default=0) / min(max(share, 1e-9), 1))
@@ -268,10 +270,15 @@ def within_weights(folder: Path) -> Iterator[None]:
 
 
 def _check_growth(path: Path) -> None:
-    """Refuse a tokenizer whose replacements would fill the memory: each multiplies the length of a text."""
+    """Refuse a tokenizer whose replacements would fill the memory: those that act on the texts of others multiply."""
     settings = read_json(path, "a tokenizer", TOKENIZER_BYTES).get("normalizer") or {}
-    texts = [value for name, value in hubs.entries(settings) if name == "content" and isinstance(value, str)]
-    growth = math.prod(max(len(text), 1) for text in texts)
+    steps = [settings, *(value for _, value in hubs.entries(settings) if isinstance(value, dict))]
+    chains: list[tuple[str, int]] = []  # the text that each replacement inserts, and by how much it and others grow it
+    for content, pattern in ((one["content"], one.get("pattern")) for one in steps if "content" in one):
+        sought = pattern.get("String") if isinstance(pattern, dict) else None
+        before = [by for text, by in chains if not isinstance(sought, str) or sought in text]
+        chains.append((str(content), max(len(str(content)), 1) * max(before, default=1)))
+    growth = max((by for _, by in chains), default=1)
     if growth > TEXT_GROWTH:
         raise InputError(f"{path} would make texts {growth} times as long; at most {TEXT_GROWTH} times is allowed")
 

@@ -228,7 +228,8 @@ def _scores(result: Evaluation) -> Iterator[Block]:
         if not math.isfinite(score.value):
             missing.setdefault(score.reason.rstrip("."), []).append(score.score)
     note = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in missing.items())
-    yield Table("Scores", columns, rows, brief=True, note=f"Not computed: {note}." if note else "")
+    note = f"Not computed: {note}." if note else ""
+    yield Table("Scores", columns, rows, brief=True, note=note) if rows else Text(note, brief=True)
     if result.conditions:
         yield Heading("Conditions that these data do not meet")
         yield Text("They mislead the scores that name them: a low or a high value may be due to them.", muted=True)

@@ -147,7 +147,7 @@ def _open(path: Path, select: Selection, all_columns: bool, stack: contextlib.Ex
     if suffix_of(path) in (".arrow", ".feather"):
         table = open_ipc(path)
     elif "json" in suffix_of(path):
-        table = read_json_table(path)
+        table = read_json_table(path, select)
     else:
         table, described, notes = read_csv_table(path, select, all_columns=all_columns)
 

@@ -22,6 +22,7 @@ from congruence.tables.columns import (
     ID_NAMES,
     INDEX_NAMES,
     NUMBER,
+    PREFIX,
     Selection,
     Source,
     check_columns,
@@ -39,7 +40,7 @@ _DELIMITERS = "\t;|,"  # in this order, if several divide the first lines equall
 _SNIFFED, _SNIFFED_CHARACTERS = 16, 2**20  # lines, and characters after the first, from which the layout is detected
 _SAMPLED = 1000  # lines of .jsonl from which the fields and their types are collected
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(e[-+]?\d+)?", re.IGNORECASE)
-_NEXT_OBJECT = re.compile(rb"\}\s*\{")  # pyarrow accepts several objects in a line
+_NEXT_OBJECT = re.compile(rb'\}(?=\s*\{\s*["}])')  # pyarrow accepts several objects in a line; not inside a text
 _FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(?=e))(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -126,14 +127,15 @@ class _LimitedFile:
     def __init__(self, path: Path, delimiter: str = ",", fields: int = 0) -> None:
         self.path, self.stream, self.delimiter = path, _open(path), delimiter.encode()
         self.fields = fields  # of every object of a .jsonl, also where a line lacks them
-        self.size = self.cells = 0
+        self.size = self.cells = self.objects = 0
 
     def read(self, size: int = -1) -> bytes:
         data = self.stream.read(size)
         self.size += len(data)
         self.cells += data.count(self.delimiter) + data.count(b"\n")
-        self.cells += self.fields * len(_NEXT_OBJECT.findall(data)) if self.fields else 0
-        check_fits(self.path, max(self.size, 16 * self.cells))  # 8 bytes as a column and 8 in the matrix
+        self.objects += len(_NEXT_OBJECT.findall(data)) if self.fields else 0
+        cells = max(self.cells, self.fields * self.objects)
+        check_fits(self.path, max(self.size, 16 * cells))  # 8 bytes as a column and 8 in the matrix
         return data
 
     def close(self) -> None:
@@ -240,21 +242,28 @@ def _first_text(column: Any) -> str:
     return "text"
 
 
-def read_json_table(path: Path) -> Any:
+def read_json_table(path: Path, select: Selection) -> Any:
     """Read a file with one JSON object in each line as an arrow table of numbers, text and lists of numbers.
 
     The fields and their types are those of the first lines: a file in which every line had fields of its own would
     take more memory than can be foreseen. Fields of other types, or that appear only later, are left out.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.json as pj
 
+    objects: list[Any] = []
     with io.TextIOWrapper(_open(path), "utf-8-sig") as handle:
-        objects = [json.loads(line) for line in islice(_lines(path, handle), _SAMPLED) if line.strip()]
+        try:
+            for line in islice(_lines(path, handle), _SAMPLED):
+                objects += [json.loads(line)] if line.strip() else []
+        except TableError:  # of long lines, fewer are enough
+            if not objects:
+                raise
         size = handle.buffer.tell()
     if not all(isinstance(one, dict) for one in objects):
         raise TableError(f'{path} must hold one JSON object in each line, such as {{"id": 1, "vector": [0.5, 2]}}')
-    known = _field_types(path, objects)
+    known = _field_types(path, objects, select)
     if not known:
         raise TableError(f"{path} is empty: it has no fields of numbers or text")
     check_columns(list(known), path)
@@ -274,20 +283,15 @@ def read_json_table(path: Path) -> Any:
         if not whole:
             raise
     table = parse(whole)
-    fractions = {name for name in whole if _has_fractions(table.column(name))}
-    try:
-        return parse(fractions)  # ids beyond 2**53 stay exact
-    except pa.ArrowInvalid:  # an integer is written as 1.0 or 1e3
-        return table
+    fractions = {name for name in whole if pc.any(pc.not_equal(column := table[name], pc.floor(column))).as_py()}
+    large = {name for name in whole if pc.any(pc.greater_equal(pc.abs(table[name]), float(2**53))).as_py()}
+    for floats in (fractions, whole - large):  # ids beyond 2**53 stay exact, also where others are written as 1.0
+        with contextlib.suppress(pa.ArrowInvalid):
+            return parse(floats)
+    return table
 
 
-def _has_fractions(column: Any) -> bool:
-    import pyarrow.compute as pc
-
-    return bool(pc.any(pc.not_equal(column, pc.floor(column))).as_py())
-
-
-def _field_types(path: Path, objects: list[dict[str, Any]]) -> dict[str, Any]:
+def _field_types(path: Path, objects: list[dict[str, Any]], select: Selection) -> dict[str, Any]:
     """Return the arrow type of each field; None for integers, which may turn out to be floats."""
     import pyarrow as pa
 
@@ -301,7 +305,10 @@ def _field_types(path: Path, objects: list[dict[str, Any]]) -> dict[str, Any]:
         kind = "float" if found == {"int", "float"} else next(iter(found)) if len(found) == 1 else ""
         if kind in types:
             chosen[name] = types[kind]
-        elif name in ID_NAMES and len(found) > 1:  # rows would be paired by position
+    for name in ID_NAMES if select.id is None else (select.id, PREFIX + select.id):
+        if name in chosen:
+            break
+        if len(found := kinds.get(name, set())) > 1:  # rows would be paired by position
             raise TableError(f"{path}: the field {name!r} holds {' and '.join(sorted(found))}; write all ids as text")
     return chosen
 

@@ -42,7 +42,8 @@ _UNSEEN = "is not read, because it has to be inspected by a process of its own f
 _FIX = "allow more memory or processes, or save the table as .parquet or .npz"
 _FEW_BYTES = 2**24  # of numbers that are read as a check
 _TEXT_ROWS = 2**14  # of text read at a time
-_DEFLATE, _SAME_SIZE = 1, {2, 3}  # numbers of filters: gzip; shuffling and checksums, which do not expand a chunk
+# numbers of filters: gzip; shuffling, checksums and packed bits, which do not expand beyond a chunk
+_DEFLATE, _SAME_SIZE = 1, {2, 3, 5, 6}
 _PER_CHUNK = 512  # bytes that HDF5 takes to keep track of one chunk
 # What anndata reads about an element; other attributes may be of types that h5py does not know.
 _ATTRIBUTES = ("encoding-type", "encoding-version", "_index", "column-order", "categories", "ordered", "shape")

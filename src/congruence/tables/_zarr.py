@@ -194,6 +194,9 @@ def _zstd_size(handle: Any, start: int, length: int) -> int | None:
     declared = number(at, width) + (256 if width == 2 else 0) if width else None
     at += width
     for _ in range(_ZSTD_BLOCKS + (declared or 0) // _ZSTD_BLOCK):
+        if at + 3 > length:  # beyond the chunk
+            whole = False
+            break
         header = number(at, 3)
         at += 3 + (1 if header >> 1 & 3 == 1 else header >> 3)  # a repeated byte is stored once
         if header & 1:  # the last block, and perhaps a checksum
@@ -215,7 +218,10 @@ def check_zarr_array(path: Path, array: Any, size: int) -> int:
     files = [file for file in _files(Path(array.store.root) / array.path) if file.name not in _SETTINGS]
     missing = count // max(1, chunks.in_shard) - len(files)
     if missing > MISSING_CHUNKS:
-        raise TableError(f"{path} is damaged: {missing} of the chunks of {name} are missing")
+        raise TableError(
+            f"{path} lacks {missing} chunks of {name}, and at most {MISSING_CHUNKS} may be missing; save it with "
+            "larger chunks"
+        )
     needed += sum(map(chunks.check_file, files))
     check_fits(path, needed, name)
     return needed

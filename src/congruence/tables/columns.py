@@ -269,7 +269,8 @@ def match_columns(names: Sequence[str] | None, wanted: Sequence[str] | None, whe
 
 def difference(names: Collection[str], wanted: Collection[str]) -> str:
     """What columns lack, and have in addition to those that are wanted, in words."""
-    lacking, unknown = [c for c in wanted if c not in set(names)], [c for c in names if c not in set(wanted)]
+    known, asked = set(names), set(wanted)
+    lacking, unknown = [c for c in wanted if c not in known], [c for c in names if c not in asked]
     words = [f"lacks {listing(lacking)}"] if lacking else []
     return " and ".join([*words, f"has {listing(unknown)} in addition"] if unknown else words)
 
@@ -292,13 +293,16 @@ def choose_id(source: Source, select: Selection) -> RowId:
     index of names, a column named like an id without repeated values, the only column of text without repeated values
     (unless some read as numbers, so that it may be a damaged feature), and an index of integers other than 0, 1, ...
     """
+    if select.id == "":  # none: the first of several parts has none
+        return RowId()
     kinds = source.kinds
     asked = () if select.id is None else (select.id, PREFIX + select.id)
     for name in asked or (source.recorded_id, *ID_NAMES):
-        if name and kinds.get(name) in (LIST, NESTED):
+        if name and name != select.key and kinds.get(name) in (LIST, NESTED):
             held = f"the column {name!r} holds several values in each row"
-            raise TableError(f"{source.where}: {held}, which cannot be an id")
-        if name and name in kinds:
+            hint = "" if asked else "; name another with id (--id)"
+            raise TableError(f"{source.where}: {held}, which cannot be an id{hint}")
+        if name and name in kinds and kinds[name] not in (LIST, NESTED):
             return RowId(name)
     if asked:
         raise TableError(f"{source.where} has no column {select.id!r} for id (--id); it has {listing(list(kinds), 10)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -129,14 +129,8 @@ def as_columns(x: Any, *, options: ReadOptions, name: str = "factors", keep: Nam
         select = replace(select, features=[p for one in patterns(keep) or () for p in (one, PREFIX + one)])
     if isinstance(x, str | os.PathLike):
         files = part_files(x)
-        parts = [row_columns(as_path(path), select) for path in files]
-        if len(parts) == 1:
-            return parts[0]
-        for file, part in zip(files, parts, strict=True):
-            if why := difference(part.columns, parts[0].columns):
-                raise TableError(f"{file} does not have the columns of {files[0]}: it {why}")
-        labels = concatenate_labels([(part.ids, part.columns) for part in parts])
-        return RowColumns(labels["metadata"], labels["ids"], parts[0].notes)
+        first = row_columns(as_path(files[0]), select)
+        return first if len(files) == 1 else _join_parts(files, first, select, all_columns=keep is None)
     if isinstance(x, Table) or is_anndata(x):
         table = as_table(x, name=name, id=select.id, key=select.key)
         values, names = to_numpy(table.values), table.features or tuple(f"factor{j}" for j in range(table.d))
@@ -150,6 +144,24 @@ def as_columns(x: Any, *, options: ReadOptions, name: str = "factors", keep: Nam
         return columns_from_frame(pd.DataFrame(dict(x)), select, name)
     select.refuse(name, "id", "key", because="it has no named columns other than the factors")
     return RowColumns(_array_columns(x, name), None)
+
+
+def _join_parts(files: Sequence[str], first: RowColumns, select: Selection, *, all_columns: bool) -> RowColumns:
+    """Join the parts of a table, whose ids and columns are those of the first; without `all_columns`, those named."""
+
+    def compared(part: RowColumns) -> list[str]:
+        globs = ("*",) if all_columns else select.features or ()
+        return [name for name in part.columns if any(fnmatchcase(name, glob) for glob in globs)]
+
+    parts, id = [first], select.id or ("" if first.ids is None else first.id_name)
+    for file in files[1:]:
+        part = row_columns(as_path(file), replace(select, id=id))
+        if why := difference(compared(part), compared(first)):
+            raise TableError(f"{file} does not have the columns of {files[0]}: it {why}")
+        parts.append(part)
+    common = [name for name in first.columns if all(name in part.columns for part in parts)]
+    labels = concatenate_labels([(part.ids, {name: part.columns[name] for name in common}) for part in parts])
+    return RowColumns(labels["metadata"], labels["ids"], first.notes)
 
 
 def _array_columns(x: Any, name: str) -> dict[str, Array]:
