@@ -232,6 +232,8 @@ def test_claims_follow_the_numbers():
     assert judge(few)[1].status == "unknown"  # 49 rows for each dimension are too few for ICA
     few["gpt"]["rows"] = 500
     assert judge(few)[1].status == "holds"
+    few["gpt"] |= {"rows": 50 * 256, "widths": {"gpt-0": 256}}
+    assert judge(few)[1].evidence.startswith("ICA needs about 29,491 rows in 256 dimensions; there are 12,800.")
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
     assert judge(findings(large=by_chance))[6].status == "fails"
     alone = findings()

@@ -13,6 +13,7 @@ from congruence.experiments.recipes.claims import Claim, Estimate, over_pairs, r
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS
 from congruence.experiments.recipes.model_pairs.trainings import OTHER_WIDTH
 from congruence.formatting import number, percent
+from congruence.ica._spectral import rows_needed
 from congruence.result import Finding, Status, combine, status_above
 
 KINDS = {"gpt": "GPT-NeoX", "wide": "GPT-NeoX, two widths", "mae": "ViT masked autoencoder"}
@@ -134,11 +135,13 @@ def _order_status(one: Mapping[str, Any]) -> Status:
 
 
 def _few_rows(scores: FamilyScores) -> str:
-    """Why the claim about ICA cannot be judged: too few rows for each dimension; empty where there are enough."""
-    ratios = [own["rows"] / max(own["widths"].values()) for own in scores.values() if "rows" in own]
-    if min(ratios, default=math.inf) >= ROWS_FOR_ICA:
+    """Why the claim about ICA cannot be judged: too few rows for the dimensions; empty where there are enough."""
+    sizes = [(own["rows"], max(own["widths"].values())) for own in scores.values() if "rows" in own]
+    few = {(n, d): most for n, d in sizes if n < (most := max(ROWS_FOR_ICA * d, rows_needed(d)))}
+    if not few:
         return ""
-    return f"ICA needs about {ROWS_FOR_ICA} rows for each dimension; there are {number(min(ratios), 2)} or more."
+    n, d = min(few, key=lambda one: one[0] / few[one])
+    return f"ICA needs about {few[n, d]:,} rows in {d} dimensions; there are {n:,}."
 
 
 def _judge_ica(kinds: Mapping[str, PairScores], unless: str) -> Finding:
