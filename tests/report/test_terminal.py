@@ -1,9 +1,10 @@
 import io
 
+import pytest
 from rich.console import Console
 
-from congruence.document import Document
-from congruence.report.terminal import show
+from congruence.document import Column, Document, Table, share
+from congruence.report.terminal import show, show_table
 
 
 def test_a_sentence_is_wrapped_at_words_on_a_terminal_and_one_line_in_a_file():
@@ -20,3 +21,14 @@ def test_errors_of_groups_are_followed_by_the_remark_that_chance_differs(results
     for name in ("check", "comparison"):
         text = str(results[name]())
         assert "Chance, the error of unrelated runs, differs between groups: compare groups by R²." in text
+
+
+@pytest.mark.parametrize("width", range(30, 101, 5))
+def test_numbers_are_whole_on_terminals_of_any_width(width):
+    names = ["identity", "permutation", "rigid", "similarity", "ridge", "linear", "ica"]
+    columns = (Column("pair", "name"), *(Column(name, "number") for name in names))
+    table = Table("Errors", columns, [(f"a → {row}", *(share(0.123 + 0.1 * i) for i in range(7))) for row in "bc"])
+    out = io.StringIO()
+    show_table(table, Console(file=out, width=width, no_color=True))
+    shown = "".join(out.getvalue().split())
+    assert all(shown.count(f"{number}%") == 2 for number in ("12.3", "22.3", "32.3", "42.3", "52.3", "62.3", "72.3"))

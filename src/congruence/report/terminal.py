@@ -85,14 +85,38 @@ _LAYOUTS = (
 
 
 def _table(block: Table, console: Console) -> Any:
-    """The table as it is if it fits, else in the first layout in which no number and no word has to be broken."""
+    """The table as it is if it fits, else in the first layout in which no number and no word has to be broken.
+
+    Where there is none, rich would cut the ends of numbers; then rows are sentences.
+    """
     unlimited = console.options.update(width=1000)
     natural = _fill(block, _Layout(whole=False))
     if console.measure(natural, options=unlimited).maximum <= console.width:
         return natural
     tables = [_fill(block, layout) for layout in _LAYOUTS]
-    fitting = (table for table in tables if console.measure(table, options=unlimited).minimum <= console.width)
-    return next(fitting, tables[-1])
+    fitting = (
+        table
+        for table in tables
+        if max(console.measure(table, options=unlimited).minimum, _drawn_width(table, console)) <= console.width
+    )
+    return next(fitting, None) or "\n".join([f"[bold]{_plain(block.label)}[/bold]", *_sentences(block)])
+
+
+def _drawn_width(table: Any, console: Console) -> int:
+    """The width that rich gives a table where it has less room: it may exceed the room, and is then cut."""
+    from rich.cells import cell_len
+
+    drawn = "".join(segment.text for segment in console.render(table, console.options))
+    return max(map(cell_len, drawn.splitlines()), default=0)
+
+
+def _sentences(block: Table) -> Iterator[str]:
+    columns = [(i, column.name) for i, column in enumerate(block.columns) if column.brief and not _drawn_only(block, i)]
+    for row in [*block.rows[:ROWS], *([block.footer] if block.footer else [])]:
+        (_, first), *cells = [(name, _text(as_cell(row[i]), False, _Layout())) for i, name in columns]
+        yield _plain(f"{first}: " + "; ".join(f"{name} {text}" for name, text in cells if text))
+    if len(block.rows) > ROWS:
+        yield f"and {len(block.rows) - ROWS} more rows"
 
 
 def _fill(block: Table, layout: _Layout) -> Any:
