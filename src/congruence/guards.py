@@ -83,7 +83,7 @@ def check_readable(path: Path, *, folder: bool = False) -> None:
 def check_folder(folder: Path, *places: Path, names: Iterable[str] | None = None) -> None:
     """Refuse a folder with pipes, devices, or links that lead out of it and of other `places`, such as a cache.
 
-    With `names`, only these members are looked at, not all.
+    With `names`, only these members are checked, not all.
     """
     inside = [os.path.realpath(place) for place in (folder, *places)]  # accepts a link to itself, unlike Path.resolve
     walk = os.walk(folder) if names is None else [(os.fspath(folder), (), names)]

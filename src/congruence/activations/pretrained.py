@@ -177,7 +177,7 @@ def _image_processor(transformers: Any, folder: Path) -> Any:
     settings = read_object(folder / PIXELS, "settings")
     given = [(name, value) for name, value in hubs.entries(settings) if isinstance(value, int | float) and value > 0]
     if str(settings.get("image_processor_type")).startswith("Qwen"):  # these limit the area of an image
-        given = [(name, math.sqrt(value)) for name, value in given]
+        given = [(name, math.sqrt(value) if name.endswith("est_edge") else value) for name, value in given]
     sides = [min(value, 1e9) for name, value in given if SIDE.fullmatch(name)]
     share = min((value for name, value in given if name == "crop_pct"), default=1)  # that is kept of a larger image
     side = round(max(sides, default=0) / min(max(share, 1e-9), 1))
@@ -270,15 +270,19 @@ def within_weights(folder: Path) -> Iterator[None]:
 
 
 def _check_growth(path: Path) -> None:
-    """Refuse a tokenizer whose replacements would fill the memory: those that act on the texts of others multiply."""
+    """Refuse a tokenizer whose replacements would fill the memory.
+
+    One that has no character in common with the texts of earlier ones acts on the original text alone; the others
+    multiply, also where what they replace lies across two of these texts.
+    """
     settings = read_json(path, "a tokenizer", TOKENIZER_BYTES).get("normalizer") or {}
     steps = [settings, *(value for _, value in hubs.entries(settings) if isinstance(value, dict))]
     chains: list[tuple[str, int]] = []  # the text that each replacement inserts, and by how much it and others grow it
     for content, pattern in ((one["content"], one.get("pattern")) for one in steps if "content" in one):
         sought = pattern.get("String") if isinstance(pattern, dict) else None
-        before = [by for text, by in chains if not isinstance(sought, str) or sought in text]
-        chains.append((str(content), max(len(str(content)), 1) * max(before, default=1)))
-    growth = max((by for _, by in chains), default=1)
+        acts = [by for text, by in chains if not (isinstance(sought, str) and sought) or set(sought) & set(text)]
+        chains.append((str(content), max(len(str(content)), 1) * (1 + sum(acts))))
+    growth = sum(by for _, by in chains)
     if growth > TEXT_GROWTH:
         raise InputError(f"{path} would make texts {growth} times as long; at most {TEXT_GROWTH} times is allowed")
 

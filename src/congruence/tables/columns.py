@@ -45,6 +45,7 @@ class Selection(ReadOptions):
 
     name: str = ""
     like: ColumnChoice | None = None  # choose the same columns as in another file, if all columns are the same
+    no_id: bool = False  # rows have no ids, as those of the first of several files
 
     def __post_init__(self) -> None:
         delimiter = {"\\t": "\t", "tab": "\t"}.get(self.delimiter or "", self.delimiter)
@@ -293,17 +294,18 @@ def choose_id(source: Source, select: Selection) -> RowId:
     index of names, a column named like an id without repeated values, the only column of text without repeated values
     (unless some read as numbers, so that it may be a damaged feature), and an index of integers other than 0, 1, ...
     """
-    if select.id == "":  # none: the first of several parts has none
+    if select.no_id:
         return RowId()
     kinds = source.kinds
     asked = () if select.id is None else (select.id, PREFIX + select.id)
-    for name in asked or (source.recorded_id, *ID_NAMES):
-        if name and name != select.key and kinds.get(name) in (LIST, NESTED):
-            held = f"the column {name!r} holds several values in each row"
-            hint = "" if asked else "; name another with id (--id)"
-            raise TableError(f"{source.where}: {held}, which cannot be an id{hint}")
-        if name and name in kinds and kinds[name] not in (LIST, NESTED):
+    for name in filter(None, asked or (source.recorded_id, *ID_NAMES)):
+        several = kinds.get(name) in (LIST, NESTED)
+        if name in kinds and not several:
             return RowId(name)
+        if several and name != select.key:
+            hint = "" if asked else "; name another with id (--id)"
+            held = f"the column {name!r} holds several values in each row"
+            raise TableError(f"{source.where}: {held}, which cannot be an id{hint}")
     if asked:
         raise TableError(f"{source.where} has no column {select.id!r} for id (--id); it has {listing(list(kinds), 10)}")
     index = _index_columns(source)

@@ -153,9 +153,9 @@ def _join_parts(files: Sequence[str], first: RowColumns, select: Selection, *, a
         globs = ("*",) if all_columns else select.features or ()
         return [name for name in part.columns if any(fnmatchcase(name, glob) for glob in globs)]
 
-    parts, id = [first], select.id or ("" if first.ids is None else first.id_name)
+    parts, select = [first], replace(select, id=select.id or first.id_name, no_id=first.ids is None)
     for file in files[1:]:
-        part = row_columns(as_path(file), replace(select, id=id))
+        part = row_columns(as_path(file), select)
         if why := difference(compared(part), compared(first)):
             raise TableError(f"{file} does not have the columns of {files[0]}: it {why}")
         parts.append(part)

@@ -148,7 +148,7 @@ def read_row_columns(path: str | Path, *, options: ReadOptions) -> RowColumns:
 def row_columns(path: Path, select: Selection) -> RowColumns:
     """Read every column of a file; `read_row_columns` with its options in one object."""
     if suffix_of(path) not in COLUMNAR:
-        return _columns_of_matrix(path, select.id or None, select.key)
+        return _columns_of_matrix(path, select.id, select.key)
     from congruence.tables._arrow import open_columnar
 
     with open_columnar(path, select, all_columns=True) as file:

@@ -161,8 +161,8 @@ def judge(kinds: Mapping[str, RegulariserRuns]) -> tuple[Finding, ...]:
         null=0.0,
         unless="" if len(trained) > 2 else "Not judged: fewer than three kinds reconstruct.",
         evidence=f"Rank correlation of condition number and error over the pairs of {len(trained)} of {len(kinds)} "
-        f"kinds, those that reconstruct: {relation}. Within each kind: {within}. Errors: {errors} of the "
-        "diameter.",
+        f"kinds, those that reconstruct: {relation}. Within each kind: {within}. Errors: {errors} of "
+        "the diameter.",
     )
     return (*findings, finding)
 
