@@ -17,10 +17,11 @@ from congruence.files import InputFile, ReadFile, describe_file
 from congruence.options import ReadOptions, takes
 from congruence.tables._pairing import assign_ids, joined_rows
 from congruence.tables.address import as_path
-from congruence.tables.columns import PREFIX, Selection, difference, patterns
+from congruence.tables.columns import PREFIX, Selection, patterns
 from congruence.tables.frames import columns_from_frame
 from congruence.tables.inputs import Names, as_table, check_options, files_of, is_table, supports
 from congruence.tables.join import join_tables
+from congruence.tables.names import difference
 from congruence.tables.parts import part_files
 from congruence.tables.read import RowColumns, row_columns
 from congruence.tables.table import Table, concatenate_labels, is_anndata, is_frame, is_series, missing_labels

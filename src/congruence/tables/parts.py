@@ -22,8 +22,9 @@ from congruence.options import ReadOptions, takes
 from congruence.tables._folders import dataset_files
 from congruence.tables.access import stem_of
 from congruence.tables.address import Address, as_path, listed
-from congruence.tables.columns import Selection, choose_columns, difference
+from congruence.tables.columns import Selection, choose_columns
 from congruence.tables.formats import BY_SUFFIX, COLUMNAR, SUFFIXES
+from congruence.tables.names import difference
 from congruence.tables.read import CODES, read_selected
 from congruence.tables.table import Table, concatenate_labels
 

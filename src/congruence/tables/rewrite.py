@@ -15,7 +15,8 @@ from congruence.errors import TableError
 from congruence.guards import suffix_of
 from congruence.tables._arrow import ColumnarFile, TableBuilder, block_rows, common_dtype, open_columnar
 from congruence.tables._write_columns import is_csv, open_writer, records
-from congruence.tables.columns import ColumnChoice, Selection, choose_columns, numbering
+from congruence.tables.columns import ColumnChoice, Selection, choose_columns
+from congruence.tables.names import numbering
 from congruence.tables.table import duplicates
 from congruence.tables.write import writable_suffix, writing
 

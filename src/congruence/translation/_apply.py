@@ -26,8 +26,9 @@ from congruence.progress import Progress
 from congruence.rows.blocks import connected
 from congruence.tables import SUFFIXES, Stream, Table, check_table_path, stream_table, write_stream
 from congruence.tables.address import as_path
-from congruence.tables.columns import Selection, match_columns, numbering
+from congruence.tables.columns import Selection
 from congruence.tables.formats import COLUMNAR
+from congruence.tables.names import match_columns, numbering
 from congruence.tables.parts import fix_columns, part_files
 from congruence.tables.read import column_names
 from congruence.tables.rewrite import number_columns, rewrite_values

@@ -21,7 +21,7 @@ from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, PairSums, pair_sums, run_sums
 from congruence.stats.intervals import student_quantile
 from congruence.tables import PairedRuns, gather
-from congruence.tables.columns import match_columns
+from congruence.tables.names import match_columns
 from congruence.translation._choice import Choice, find_nearest, raw_rows
 from congruence.translation._measures import learning_curve, measure_drift, measure_probe, pad
 from congruence.translation._options import TranslateOptions

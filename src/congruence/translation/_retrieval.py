@@ -14,8 +14,8 @@ from congruence.maps.nearness import HeldOut
 from congruence.options import reading
 from congruence.stats.intervals import student_quantile, unit_interval
 from congruence.tables import Table, as_table, is_table, slices, stream_parts
-from congruence.tables.columns import match_columns
 from congruence.tables.inputs import supports
+from congruence.tables.names import match_columns
 from congruence.tables.parts import part_files
 from congruence.translation._search import BLOCK_ROWS, Block, Neighbours, draw_levels
 from congruence.translation.certificate import Containment, Retrieval, SizePoint

@@ -12,7 +12,7 @@ from congruence.arrays import Array, as_float64_like, as_matrix, is_dask, is_ten
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, read_map, write_map
 from congruence.rows.blocks import whole_rows
-from congruence.tables.columns import match_columns
+from congruence.tables.names import match_columns
 from congruence.tables.table import is_frame
 from congruence.translation._far import FitRegion
 
