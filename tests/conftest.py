@@ -114,6 +114,23 @@ def held_elsewhere():
 
 
 @pytest.fixture(scope="session")
+def local_cluster():
+    """A context in which dask has workers on this machine, with ports that are free."""
+
+    @contextlib.contextmanager
+    def start(**options):
+        distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+        from congruence.cli.cluster import event_loop
+
+        # Without an address the scheduler asks for port 8787, which another process may hold, and warns.
+        address = {"dashboard_address": "127.0.0.1:0"}
+        with event_loop() as loop, distributed.LocalCluster(**options, **address, loop=loop) as cluster:
+            yield cluster
+
+    return start
+
+
+@pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
     """The wheel of this source."""
     out, root = tmp_path_factory.mktemp("wheel"), Path(__file__).parents[1]

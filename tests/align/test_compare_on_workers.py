@@ -9,7 +9,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import compare
-from congruence.cli.cluster import event_loop
 from congruence.errors import InputError
 from congruence.maps import nearness
 from congruence.rows import blocks, engine, sums
@@ -132,14 +131,9 @@ def test_what_cannot_be_squared_is_named(runs):
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(local_cluster):
     """Two workers in processes of their own."""
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "memory_limit": "1GiB"}
-    with (
-        event_loop() as loop,
-        distributed.LocalCluster(**workers, dashboard_address="127.0.0.1:0", loop=loop) as cluster,
-    ):
+    with local_cluster(n_workers=2, threads_per_worker=1, memory_limit="1GiB") as cluster:
         yield cluster
 
 

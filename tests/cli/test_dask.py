@@ -24,10 +24,9 @@ pytest.importorskip("zarr", reason="zarr is not installed")
 
 
 @pytest.fixture(scope="module")
-def scheduler():
+def scheduler(local_cluster):
     """The address of a scheduler with two workers in processes of their own."""
-    local = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
-    with cluster_module.event_loop() as loop, distributed.LocalCluster(**local, loop=loop) as cluster:
+    with local_cluster(n_workers=2, threads_per_worker=1) as cluster:
         yield cluster.scheduler_address
 
 
@@ -305,11 +304,10 @@ def _answer(server, says, done):
                 held.enter_context(server.accept()[0]).sendall(says)
 
 
-def test_a_scheduler_without_workers_is_reported(table, capsys, monkeypatch):
+def test_a_scheduler_without_workers_is_reported(table, local_cluster, capsys, monkeypatch):
     np.save("t.npy", table.values)
     monkeypatch.setattr(cluster_module, "PATIENCE", 4)
-    local = {"n_workers": 0, "dashboard_address": "127.0.0.1:0"}
-    with cluster_module.event_loop() as loop, distributed.LocalCluster(**local, loop=loop) as empty:
+    with local_cluster(n_workers=0) as empty:
         code, _, error = run(capsys, "t.npy", "--dask", empty.scheduler_address)
     assert code == 2
     assert "the scheduler has no workers" in error

@@ -99,20 +99,24 @@ def test_every_block_says_how_it_is_tested():
     assert fences == 2 * len(BLOCKS)  # none is indented, or of another form
 
 
-@contextlib.contextmanager
-def cluster():
-    """The address of a cluster of dask in this process."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-    ) as local:
-        yield local.scheduler_address
-        with contextlib.suppress(ValueError):  # a client that an example leaves would be used by later ones
-            distributed.default_client().close()
+@pytest.fixture
+def cluster(local_cluster):
+    """A context with the address of a cluster of dask in this process."""
+
+    @contextlib.contextmanager
+    def start():
+        import distributed
+
+        with local_cluster(n_workers=1, threads_per_worker=1, processes=False) as local:
+            yield local.scheduler_address
+            with contextlib.suppress(ValueError):  # a client that an example leaves would be used by later ones
+                distributed.default_client().close()
+
+    return start
 
 
 @pytest.mark.parametrize("chain", EXAMPLES)
-def test_examples_run(chain, supply, monkeypatch):
+def test_examples_run(chain, supply, cluster, monkeypatch):
     names = supply("".join(block.text for block in chain))
     for block in chain:
         mark, text = RUN.fullmatch(block.mark), block.text

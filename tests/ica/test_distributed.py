@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import ICA, Whitener, component_stability
-from congruence.cli.cluster import event_loop
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.ica import _passes as passes
 from congruence.ica import _unmixing
@@ -251,14 +250,11 @@ def test_contrasts_can_be_sent(name):
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(local_cluster):
     """Two workers in processes of their own."""
-    distributed_ = pytest.importorskip("distributed", reason="distributed is not installed")
-    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "memory_limit": "1GiB"}
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "5s"}),  # to a worker that was killed; by default 30 s
-        event_loop() as loop,
-        distributed_.LocalCluster(**workers, dashboard_address="127.0.0.1:0", loop=loop) as cluster,
+        local_cluster(n_workers=2, threads_per_worker=1, memory_limit="1GiB") as cluster,
     ):
         yield cluster
 

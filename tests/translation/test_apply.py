@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.cli.cluster import event_loop
 from congruence.errors import InputError, TableError
 from congruence.files import PART, _beside
 from congruence.parts import RECORD, Manifest
@@ -506,14 +505,9 @@ def test_dask_need_not_be_installed(world, monkeypatch):
     assert apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=PLAIN).rows == 40
 
 
-def test_dask_workers_translate_parts(world):
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    workers = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
-    with (
-        event_loop() as loop,
-        distributed.LocalCluster(**workers, loop=loop) as cluster,
-        distributed.Client(cluster),
-    ):
+def test_dask_workers_translate_parts(world, local_cluster):
+    workers = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
+    with local_cluster(**workers) as cluster, cluster.get_client():
         done = apply_files("up.safetensors", "in", "out", options=FLAGGED)
         assert apply_files("up.safetensors", "in", "out", options=FLAGGED).before == 5
         apply_files("up.safetensors", "in/part0.parquet", "one.parquet", options=FLAGGED)
