@@ -71,7 +71,7 @@ def visit(browser, folder):
     def open_page(scheme="light", width=1200, name="report"):
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         contexts.append(context)
-        context.set_default_timeout(8000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
         page.complaints, page.requests = [], []
         page.on("console", lambda message: page.complaints.append(message.text))
