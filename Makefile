@@ -7,6 +7,8 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 
 # modules are compiled when they are first imported: most never are, and compiling all takes half of the installation
 PIP := $(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt
 export CONGRUENCE_DATA
+# where this is set, each of the many processes that the tests start would compile all it imports
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
