@@ -18,7 +18,7 @@ from congruence.experiments.recipes.deconfounding.screen import (
     TreeScores,
     estimate_difference,
 )
-from congruence.experiments.recipes.result import RecipeFigure, draw_figure, number_table
+from congruence.experiments.recipes.result import RecipeFigure, draw_figure, estimate_cell, number_table
 from congruence.formatting import number
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE
 from congruence.result import Finding
@@ -196,9 +196,7 @@ def _concentration_table(experiment: DialExperiment) -> Table:
     rows = []
     for name in CONDITIONS:
         folds = [near.by_fold(top - rest) for top, rest in zip(near.top[name], near.rest[name], strict=True)]
-        rows.append(
-            (LABELS[name], *TABLES_4_AND_7[name], *(difference_cell(estimate_difference(one)) for one in folds))
-        )
+        rows.append((LABELS[name], *TABLES_4_AND_7[name], *(estimate_cell(estimate_difference(one)) for one in folds)))
     note = (
         "AUROC of trees on the axes used most minus that of trees on the rest, with its 95 % interval; one guide of "
         "each gene. The paper's cut-offs and the exact form of its score were lost from our text, so its columns and "
@@ -214,11 +212,6 @@ def mean_cell(values: Float) -> Cell | None:
     return Cell(f"{known.mean():.3f}{error}", float(known.mean())) if len(known) else None
 
 
-def difference_cell(one: Difference) -> Cell:
-    """A difference with its interval."""
-    return Cell(str(one), one.value if one.value == one.value else "")
-
-
 def _dial_table(experiment: DialExperiment) -> Table:
     matches, scores = ([f"{what}, {LABELS[name]}" for name in CONDITIONS] for what in ("match", "AUROC"))
     head = ["dial", "constant, median", "constant, largest", *matches, "technical share, ICA", *scores]
@@ -231,7 +224,7 @@ def _dial_table(experiment: DialExperiment) -> Table:
         cells += [Cell(f"{mean:.3f}", mean) for mean in means]
         rows.append(
             cells
-            + [difference_cell(estimate_difference(one.gain("ica", name))) for name in ("base", "whitened", "rotated")]
+            + [estimate_cell(estimate_difference(one.gain("ica", name))) for name in ("base", "whitened", "rotated")]
         )
     guides = ", ".join(experiment.curve[0].guides)
     note = f"The same wells, factors and folds at every dial; one guide of each gene ({guides})."

@@ -25,7 +25,7 @@ from congruence.experiments.recipes.deconfounding.screen import (
     tree_scores,
 )
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
+from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, estimate_cell, number_table
 from congruence.formatting import number
 from congruence.report.figures.svg import HELD_OUT, MUTED, NULL, SOURCE
 from congruence.result import Finding
@@ -172,7 +172,7 @@ def _gain_table(experiment: PlateExperiment) -> Table:
         accuracies = (one.accuracy["base"], one.accuracy["ica"], one.chance)
         cells: list[Any] = [task, len(one.guides), len(one.chance), one.variance]
         cells += [float(np.nanmean(values)) for values in accuracies]
-        rows.append(cells + [claims.difference_cell(estimate_difference(one.gain(*pair))) for pair in pairs])
+        rows.append(cells + [estimate_cell(estimate_difference(one.gain(*pair))) for pair in pairs])
     note = (
         "Gains in AUROC with their 95 % interval over folds; in the tasks weeks and active a fold is a week. Plate "
         "variance: the share of the variance of controls between plates. Plate accuracy: how often a linear classifier "
