@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,13 +66,17 @@ def headline(experiment: DialExperiment) -> tuple[str, ...]:
 
 def judge(experiment: DialExperiment) -> tuple[Finding, ...]:
     """Judge the paper's claims about its tables, then the predictions of the theory along the dial."""
-    table = experiment.table
+    table, near = experiment.table, experiment.near
+    concentration = [
+        (_claim("concentration-increases-top-{share}", share=f"{100 * share:g}"), near.concentration(i))
+        for i, share in enumerate(experiment.shares)
+    ]
     return (
         judge_auroc(_claim("whitening-improves-auroc"), table, "whitened", "base", "genes"),
         judge_auroc(_claim("ica-improves-auroc"), table, "ica", "whitened", "genes"),
         judge_auroc(_claim("axes-matter"), table, "ica", "rotated", "genes"),
-        _judge_sparsity(table),
-        *_judge_concentration(experiment),
+        _judge_steps(_claim("sparsity-increases"), table, table.sparsity),
+        *(_judge_steps(claim, near, values, last_first=True) for claim, values in concentration),
         _judge_recovery(experiment),
         _judge_gain(experiment),
         _judge_plates(experiment),
@@ -99,21 +103,11 @@ def judge_auroc(claim: Claim, one: TreeScores, condition: str, reference: str, w
     )
 
 
-def _judge_sparsity(one: ScreenScores) -> Finding:
-    steps = [estimate_difference(one.by_fold(one.sparsity[b] - one.sparsity[a])) for a, b in STEPS]
-    return _claim("sparsity-increases").judge(
-        *steps, null=0.0, evidence=f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
-    )
-
-
-def _judge_concentration(experiment: DialExperiment) -> Iterator[Finding]:
-    near = experiment.near
-    for i, share in enumerate(experiment.shares):
-        values = {name: near.top[name][i] - near.rest[name][i] for name in CONDITIONS}
-        steps = [estimate_difference(near.by_fold(values[b] - values[a])) for a, b in STEPS]
-        evidence = f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
-        claim = _claim("concentration-increases-top-{share}", share=f"{100 * share:g}")
-        yield claim.judge(*reversed(steps), null=0.0, evidence=evidence)
+def _judge_steps(claim: Claim, one: ScreenScores, values: Mapping[str, Float], *, last_first: bool = False) -> Finding:
+    """Judge how much whitening and then ICA change values (E, F) by condition."""
+    steps = [estimate_difference(one.by_fold(values[b] - values[a])) for a, b in STEPS]
+    measured = reversed(steps) if last_first else steps
+    return claim.judge(*measured, null=0.0, evidence=f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}.")
 
 
 def _judge_recovery(experiment: DialExperiment) -> Finding:
@@ -195,7 +189,7 @@ def _concentration_table(experiment: DialExperiment) -> Table:
     head = ("condition", "paper, Table 4", "paper, Table 7", "paper, Table 7", *ours)
     rows = []
     for name in CONDITIONS:
-        folds = [near.by_fold(top - rest) for top, rest in zip(near.top[name], near.rest[name], strict=True)]
+        folds = [near.by_fold(near.concentration(i)[name]) for i in range(len(ours))]
         rows.append((LABELS[name], *TABLES_4_AND_7[name], *(estimate_cell(estimate_difference(one)) for one in folds)))
     note = (
         "AUROC of trees on the axes used most minus that of trees on the rest, with its 95 % interval; one guide of "

@@ -19,7 +19,6 @@ from congruence.experiments.recipes.deconfounding.claims import CLAIMS, LABELS, 
 from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     Difference,
-    PrefixedParts,
     TreeScores,
     estimate_difference,
     tree_scores,
@@ -86,7 +85,7 @@ def _score(job: RecipeJob, task: str, wells: Any) -> TaskScores:
         jobs=available_cores(),
         device=job.device,
         progress=lambda what, done, total: job.progress(f"{task}, {what}", done, total),
-        parts=PrefixedParts(job.parts, task),
+        parts=replace(job.parts, prefix=f"{task}-"),
         **TASKS[task],
         **settings,
     )
@@ -140,7 +139,7 @@ def _judge(experiment: PlateExperiment) -> Iterator[Finding]:
         yield _judge_step(_claim(task, "ica-increases-sparsity"), one, one.sparsity)
         for i, share in enumerate(experiment.shares):
             claim = _claim(task, "ica-increases-concentration-top-{share}", share=f"{100 * share:g}")
-            yield _judge_step(claim, one, _concentration(one, i))
+            yield _judge_step(claim, one, one.concentration(i))
 
 
 def _claim(task: str, name: str, **words: str) -> Claim:
@@ -157,11 +156,6 @@ def _judge_step(claim: Claim, one: TaskScores, values: Mapping[str, Float]) -> F
     return claim.judge(
         second, null=0.0, evidence=f"PCA + ICA − PCA: {second}; PCA − Base, with other numbers of axes: {first}."
     )
-
-
-def _concentration(one: TaskScores, place: int) -> dict[str, Float]:
-    """The AUROC of the axes used most minus that of the rest at one share, (E, F) by condition."""
-    return {name: one.top[name][place] - one.rest[name][place] for name in CONDITIONS}
 
 
 def _gain_table(experiment: PlateExperiment) -> Table:
@@ -187,7 +181,7 @@ def _condition_table(experiment: PlateExperiment) -> Table:
     rows = []
     for task, one in experiment.tasks.items():
         for name in CONDITIONS:
-            values = [one.auroc, one.sparsity, *(_concentration(one, i) for i in range(len(experiment.shares)))]
+            values = [one.auroc, one.sparsity, *(one.concentration(i) for i in range(len(experiment.shares)))]
             means = [estimate_difference(one.by_fold(some[name])).value for some in values]
             paper = TABLES_4_AND_7[name] if len(experiment.shares) == len(TABLES_4_AND_7[name]) else ()
             rows.append((f"{task}: {LABELS[name]}", *means, *paper))

@@ -71,6 +71,10 @@ class TreeScores:
         """The mean of values (E, F) in each fold, (F,): first over the guides of a gene, then over genes."""
         return _mean(np.array([_mean(self.of_gene(values, gene)) for gene in self.genes]))
 
+    def concentration(self, place: int) -> dict[str, Float]:
+        """The AUROC of the axes used most minus that of the rest at one share, (E, F) by condition."""
+        return {name: self.top[name][place] - self.rest[name][place] for name in CONDITIONS}
+
     def gain(self, condition: str, reference: str) -> Float:
         """The AUROC of one condition minus that of another, in each fold, (F,)."""
         return self.by_fold(self.auroc[condition] - self.auroc[reference])
@@ -96,18 +100,6 @@ def _mean(values: Float) -> Float:
     return np.array([mean_of_finite(column) for column in values.T])
 
 
-@dataclass(frozen=True)
-class PrefixedParts:
-    """Parts of one screen among those of several: the same names with a prefix."""
-
-    parts: Parts
-    prefix: str
-
-    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> Arrays:
-        """Return the arrays of a part, from disk if they are there, else from `compute`."""
-        return self.parts.get(f"{self.prefix}-{name}", compute)
-
-
 def tree_labels(screen: SimulatedScreen, guides: int, controls: int | None, seed: int) -> Array:
     """The gene of each row, "control", or `UNUSED` for rows that trees do not see, (n,).
 
@@ -124,7 +116,7 @@ def tree_labels(screen: SimulatedScreen, guides: int, controls: int | None, seed
 def score_screen(
     screen: SimulatedScreen,
     job: RecipeJob,
-    parts: PrefixedParts,
+    parts: Parts,
     guides: int,
     shares: tuple[float, ...],
     rotations: int,
