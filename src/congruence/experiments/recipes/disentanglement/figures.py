@@ -196,11 +196,7 @@ def sheet(pictures: Array) -> Array:
     """Pictures (rows, columns, channels, height, width), uint8, as one image (height, width, 3 or 4) with gaps."""
     rows, columns, channels, height, width = pictures.shape
     colours = pictures[:, :, :3] if channels >= 3 else pictures[:, :, [0, 0, 0]]
-    tall, wide = rows * (height + APART) - APART, columns * (width + APART) - APART
-    whole = np.zeros((tall, wide, 4), np.uint8)  # what is between pictures lets the page through
-    for i in range(rows):
-        for j in range(columns):
-            top, left = i * (height + APART), j * (width + APART)
-            whole[top : top + height, left : left + width, :3] = colours[i, j].transpose(1, 2, 0)
-            whole[top : top + height, left : left + width, 3] = 255
-    return whole
+    whole = np.zeros((rows, height + APART, columns, width + APART, 4), np.uint8)  # gaps let the page through
+    whole[:, :height, :, :width, :3] = colours.transpose(0, 3, 1, 4, 2)
+    whole[:, :height, :, :width, 3] = 255
+    return whole.reshape(rows * (height + APART), -1, 4)[:-APART, :-APART]
