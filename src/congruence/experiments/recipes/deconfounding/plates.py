@@ -15,7 +15,7 @@ from congruence.experiments.data._readers import VARIABLE, find_files
 from congruence.experiments.processes import available_cores
 from congruence.experiments.recipes.claims import Claim, read_text
 from congruence.experiments.recipes.deconfounding import claims
-from congruence.experiments.recipes.deconfounding.claims import CLAIMS, LABELS, STEPS, TABLES_4_AND_7
+from congruence.experiments.recipes.deconfounding.claims import CLAIMS, LABELS, PAPER, STEPS
 from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     Difference,
@@ -102,7 +102,6 @@ def present(experiment: PlateExperiment) -> Presentation:
     """Judge the claims of the paper's tables that need no true factors."""
     return Presentation(
         headlines=_headline(experiment),
-        paper=claims.PAPER,
         findings=tuple(_judge(experiment)),
         tables=(_gain_table(experiment), _condition_table(experiment), _target_table(experiment)),
         figures=(_draw_gains(experiment),),
@@ -183,8 +182,8 @@ def _condition_table(experiment: PlateExperiment) -> Table:
         for name in CONDITIONS:
             values = [one.auroc, one.sparsity, *(one.concentration(i) for i in range(len(experiment.shares)))]
             means = [estimate_difference(one.by_fold(some[name])).value for some in values]
-            paper = TABLES_4_AND_7[name] if len(experiment.shares) == len(TABLES_4_AND_7[name]) else ()
-            rows.append((f"{task}: {LABELS[name]}", *means, *paper))
+            paper = PAPER["concentration"][name]
+            rows.append((f"{task}: {LABELS[name]}", *means, *(paper if len(paper) == len(experiment.shares) else ())))
     printed = ["paper, Table 4", "paper, Table 7", "paper, Table 7"] if len(rows[0]) > len(head) else []
     note = (
         "Means over folds. The last columns are concentration: AUROC of trees on the axes used most minus that of "

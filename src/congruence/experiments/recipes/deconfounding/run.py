@@ -78,7 +78,6 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     text, experiment = read_text("deconfounding")["simulated"], from_numbers(DialExperiment, ours)
     return Presentation(
         headlines=claims.headline(experiment),
-        paper=claims.PAPER,
         findings=claims.judge(experiment),
         tables=claims.make_tables(experiment),
         figures=(claims.draw_dial(experiment), claims.draw_genes(experiment)),
