@@ -170,10 +170,8 @@ def _concentration_table(experiment: DialExperiment) -> Table:
     head = ("condition", "paper, Table 4", "paper, Table 7", "paper, Table 7", *ours)
     rows = []
     for name in CONDITIONS:
-        folds = [near.by_fold(near.concentration(i)[name]) for i in range(len(ours))]
-        rows.append(
-            (LABELS[name], *PAPER["concentration"][name], *(estimate_cell(estimate_difference(one)) for one in folds))
-        )
+        means = [estimate_difference(near.by_fold(near.concentration(i)[name])) for i in range(len(ours))]
+        rows.append((LABELS[name], *PAPER["concentration"][name], *map(estimate_cell, means)))
     note = (
         "AUROC of trees on the axes used most minus that of trees on the rest, with its 95 % interval; one guide of "
         "each gene. The paper's cut-offs and the exact form of its score were lost from our text, so its columns and "
