@@ -31,6 +31,11 @@ CLAIMS = read_claims("deconfounding")
 STEPS = (("base", "whitened"), ("whitened", "ica"))
 LABELS = {"base": "Base", "whitened": "PCA", "ica": "PCA + ICA", "rotated": "PCA + Rand"}
 PAPER: Mapping[str, Any] = read_text("deconfounding")["paper"]
+AUROC_CLAIMS = {  # a condition scores higher than another
+    "whitening-improves-auroc": ("whitened", "base"),
+    "ica-improves-auroc": ("ica", "whitened"),
+    "axes-matter": ("ica", "rotated"),
+}
 MARKS = {"base": (MUTED, "s"), "whitened": (SOURCE, "D"), "ica": (HELD_OUT, "o"), "rotated": (NULL, "x")}
 GAINS = {"base": (INK, "o", -0.08), "whitened": (LINEAR, "D", 0.0), "rotated": (ICA, "^", 0.08)}
 
@@ -53,9 +58,7 @@ def judge(experiment: DialExperiment) -> tuple[Finding, ...]:
         for i, share in enumerate(experiment.shares)
     ]
     return (
-        judge_auroc(_claim("whitening-improves-auroc"), table, "whitened", "base", "genes"),
-        judge_auroc(_claim("ica-improves-auroc"), table, "ica", "whitened", "genes"),
-        judge_auroc(_claim("axes-matter"), table, "ica", "rotated", "genes"),
+        *(judge_auroc(_claim(name), table, *pair, "genes") for name, pair in AUROC_CLAIMS.items()),
         _judge_steps(_claim("sparsity-increases"), table, table.sparsity),
         *(_judge_steps(claim, near, values, last_first=True) for claim, values in concentration),
         _judge_recovery(experiment),

@@ -129,12 +129,8 @@ def _judge(experiment: PlateExperiment) -> Iterator[Finding]:
         f"a difference of {gap}. Plates explain {100 * plates.variance:.0f} % of the variance of controls.",
     )
     for task, one in experiment.tasks.items():
-        for name, condition, reference in (
-            ("whitening-improves-auroc", "whitened", "base"),
-            ("ica-improves-auroc", "ica", "whitened"),
-            ("axes-matter", "ica", "rotated"),
-        ):
-            yield claims.judge_auroc(_claim(task, name), one, condition, reference, "targets")
+        for name, pair in claims.AUROC_CLAIMS.items():
+            yield claims.judge_auroc(_claim(task, name), one, *pair, "targets")
         yield _judge_step(_claim(task, "ica-increases-sparsity"), one, one.sparsity)
         for i, share in enumerate(experiment.shares):
             claim = _claim(task, "ica-increases-concentration-top-{share}", share=f"{100 * share:g}")
