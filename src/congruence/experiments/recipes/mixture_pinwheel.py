@@ -103,12 +103,8 @@ def _config(job: RecipeJob, kind: str, i: int) -> dict[str, Any]:
 
 
 def _latent_space(name: str, run: Arrays) -> LatentSpace:
-    prior = (
-        GaussianMixture.from_arrays(*(run[part] for part in ("weights", "means", "covariances")))
-        if "weights" in run
-        else None
-    )
-    return LatentSpace(name, run["codes"].astype(np.float64), prior)
+    parts = [run[part] for part in ("weights", "means", "covariances") if part in run]
+    return LatentSpace(name, run["codes"].astype(np.float64), GaussianMixture.from_arrays(*parts) if parts else None)
 
 
 def headline(vade: Mapping[str, Any]) -> tuple[str, ...]:

@@ -41,11 +41,8 @@ def estimate_difference(values: Float, *, folds: bool = True) -> Difference:
     plates of the same screen. Other values, such as those of factors, are taken to be independent.
     """
     known = values[np.isfinite(values)]
-    return (
-        Difference(mean_of_finite(known), *t_interval(known, folds=folds))
-        if len(known)
-        else Difference(*[math.nan] * 3)
-    )
+    interval = t_interval(known, folds=folds) if len(known) else (math.nan, math.nan)
+    return Difference(mean_of_finite(known), *interval)
 
 
 @dataclass(frozen=True, eq=False)

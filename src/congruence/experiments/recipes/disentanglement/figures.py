@@ -153,8 +153,7 @@ def _paint_heat(axes: Any, strengths: Float) -> None:
         alpha = round(0.04 + 0.9 * float(strength), 2)
         axes.add_patch(Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, facecolor=HEAT, alpha=alpha, edgecolor="none"))
     axes.set(xlim=(-0.5, strengths.shape[1] - 0.5), ylim=(len(strengths) - 0.5, -0.5))
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(GRID)
+    axes.spines[["left", "bottom"]].set_color(GRID)
 
 
 def draw_traversals(
@@ -177,8 +176,7 @@ def draw_traversals(
             axes.set_yticks([(i + 0.5) * each - APART / 2 for i in range(len(names))], names)
             axes.set_xticks([])
             axes.tick_params(length=0)
-            for spine in axes.spines.values():
-                spine.set_visible(False)
+            axes.spines[:].set_visible(False)
             axes.set_title(title, loc="left")
 
     return draw_figure(
