@@ -90,6 +90,18 @@ def output_tensor(output: Any) -> Any:
 
 
 @contextlib.contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Put a model in evaluation mode inside the block; restore the mode of every module afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextlib.contextmanager
 def hooks(modules: Mapping[str, Any], keep: Callable[[str, Any], None]) -> Iterator[None]:
     """Call keep(name, output) whenever one of the modules runs inside the block."""
     handles = [
