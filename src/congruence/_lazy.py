@@ -14,13 +14,19 @@ from pathlib import Path
 from typing import Any
 
 
-def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the imports of its stub."""
+def attach(
+    package: str, file: str, check: Callable[[], Any] = lambda: None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the imports of its stub.
+
+    `check` is called before a name is loaded, and raises an error if a library is missing.
+    """
     homes = _homes(Path(file).with_suffix(".pyi"))
 
     def getattr_(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        check()
         if homes[name] == package:  # a module of its own, such as congruence.tl
             return import_module(f"{package}.{name}")
         home = import_module(homes[name])

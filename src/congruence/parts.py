@@ -35,6 +35,7 @@ class Parts:
     folder: Path
     settings: Mapping[str, Any]
     kept: bool = True  # whether existing files may be used
+    prefix: str = ""  # of the names of files, for parts of one computation among several
 
     def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> Arrays:
         """Return the arrays of the part `name`: from disk if they are stored, else from `compute`."""
@@ -46,7 +47,7 @@ class Parts:
         if not self.kept:
             return None
         try:
-            arrays, about = read_tensors(self.folder / f"{name}.safetensors", "a part")
+            arrays, about = read_tensors(self._path(name), "a part")
         except InputError:  # absent or damaged
             return None
         return arrays if about.get("settings") == self._digest() else None
@@ -54,8 +55,11 @@ class Parts:
     def put(self, name: str, arrays: Mapping[str, Any]) -> Arrays:
         """Write the arrays of the part `name`."""
         whole = {key: np.asarray(value) for key, value in arrays.items()}
-        write_tensors(self.folder / f"{name}.safetensors", whole, {"settings": self._digest()})
+        write_tensors(self._path(name), whole, {"settings": self._digest()})
         return whole
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{self.prefix}{name}.safetensors"
 
     def _digest(self) -> str:
         return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()

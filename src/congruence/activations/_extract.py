@@ -14,7 +14,7 @@ import numpy as np
 from congruence.activations._options import ExtractOptions
 from congruence.activations._parts import PartFolder, fingerprint
 from congruence.activations.inputs import Inputs, as_inputs
-from congruence.activations.layers import activations, autocast, find_layers, for_model, prepare_rows
+from congruence.activations.layers import activations, autocast, evaluating, find_layers, for_model, prepare_rows
 from congruence.activations.pooling import Pooled, Pooling
 from congruence.activations.pretrained import Pieces, Pretrained, Tokenizer, as_pretrained
 from congruence.arrays import finite_rows, listing
@@ -267,14 +267,9 @@ def _joined(tables: Sequence[Table]) -> Table:
 @contextlib.contextmanager
 def _ready(model: Any, device: str, precision: str, deterministic: bool) -> Iterator[None]:
     """Put a model on a device and in evaluation mode; restore the mode of every module afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.to(device).eval()
-    try:
-        with contextlib.ExitStack() as stack:
-            if device != "cpu":  # on a CPU results are reproducible without the single thread of `kernels`
-                stack.enter_context(kernels(device, deterministic=deterministic))
-                stack.enter_context(full_precision() if precision == "float32" else contextlib.nullcontext())
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(evaluating(model.to(device)))
+        if device != "cpu":  # on a CPU results are reproducible without the single thread of `kernels`
+            stack.enter_context(kernels(device, deterministic=deterministic))
+            stack.enter_context(full_precision() if precision == "float32" else contextlib.nullcontext())
+        yield

@@ -62,7 +62,7 @@ def list_layers(model: Any, batch: Any = None) -> list[Layer]:
     if batch is not None:
         import torch
 
-        with torch.inference_mode(), _hooks({name: part for name, part in model.named_modules() if name}, keep):
+        with torch.inference_mode(), hooks({name: part for name, part in model.named_modules() if name}, keep):
             run_model(model, batch, "the first rows")
     return [
         Layer(name, type(module).__name__, sum(p.numel() for p in module.parameters()), shapes.get(name))
@@ -90,7 +90,19 @@ def output_tensor(output: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _hooks(modules: Mapping[str, Any], keep: Callable[[str, Any], None]) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
+    """Put a model in evaluation mode inside the block; restore the mode of every module afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextlib.contextmanager
+def hooks(modules: Mapping[str, Any], keep: Callable[[str, Any], None]) -> Iterator[None]:
     """Call keep(name, output) whenever one of the modules runs inside the block."""
     handles = [
         module.register_forward_hook(lambda _module, _args, output, name=name: keep(name, output))
@@ -136,7 +148,7 @@ def activations(
             raise InputError(f"the layer {name!r} runs more than once for a batch; name one that runs once")
         outputs[name] = pool(tensor, pooling or Pooling(), mask, start)
 
-    with torch.inference_mode(), autocast(device, precision), _hooks(find_layers(model, layers), keep):
+    with torch.inference_mode(), autocast(device, precision), hooks(find_layers(model, layers), keep):
         run_model(model, prepared, f"the batch that starts at row {start}")
     missing = [name for name in layers if name not in outputs]
     if missing:

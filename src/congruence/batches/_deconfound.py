@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -53,13 +53,6 @@ from congruence.tables.columns import PREFIX
 from congruence.tables.table import missing_labels
 
 FORMAT = 3  # of stored parts
-
-
-class PartStore(Protocol):
-    """Stores finished parts, as `congruence.parts.Parts` does."""
-
-    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> PartArrays:
-        """Return the arrays of the part `name`, or compute and store them."""
 
 
 @takes(DeconfoundOptions)
@@ -219,9 +212,7 @@ def _settings(
 
 
 @contextlib.contextmanager
-def _part_store(
-    options: DeconfoundOptions, rows: LabelledRows, settings: Mapping[str, Any]
-) -> Iterator[PartStore | None]:
+def _part_store(options: DeconfoundOptions, rows: LabelledRows, settings: Mapping[str, Any]) -> Iterator[Parts | None]:
     """The store of finished parts; other rows, labels or settings invalidate the files of a folder, which is locked."""
     if not isinstance(options.parts, str | Path):
         yield options.parts
@@ -255,7 +246,7 @@ def _score_variants(
     experiments: Sequence[Experiment],
     jobs: int,
     steps: Steps,
-    store: PartStore | None,
+    store: Parts | None,
 ) -> FoldScores:
     """Score every variant in every fold, `jobs` at a time in threads; LightGBM releases the GIL."""
 
@@ -292,7 +283,7 @@ def _profiles(
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
     steps: Steps,
-    store: PartStore | None,
+    store: Parts | None,
 ) -> dict[str, FeatureProfile]:
     """The feature profiles of each condition, fitted on all rows; for random rotations, of the first."""
     profiles = {}

@@ -20,10 +20,13 @@ START_SECONDS = 120  # to wait for a scheduler and workers that are started here
 
 
 @contextlib.contextmanager
-def on_cluster(address: str | None) -> Iterator[None]:
-    """Run dask computations inside the block on a scheduler, or with "local" on processes started for it."""
+def on_cluster(address: str | None) -> Iterator[Any]:
+    """Run dask computations inside the block on a scheduler, or with "local" on processes started for it.
+
+    Yields the client, None without an address.
+    """
     if address is None:
-        yield
+        yield None
         return
     try:
         import distributed
@@ -45,7 +48,7 @@ def on_cluster(address: str | None) -> Iterator[None]:
             client.wait_for_workers(1, timeout=patience)
         except TimeoutError as error:
             raise InputError(f"--dask {address}: the scheduler has no workers; start some (dask worker)") from error
-        yield
+        yield client
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ def run_tasks(
 
     spawn = multiprocessing.get_context("spawn")
     stop, messages = spawn.Event(), spawn.Queue()
-    with _ignore_interrupts():  # processes inherit it
+    with handling(signal.SIG_IGN, signal.SIGINT, HANGUP):  # processes ignore Ctrl-C and the end of the terminal, too
         pool = ProcessPoolExecutor(workers, spawn, _start_worker, (stop, messages))
         futures = [pool.submit(_run_task, work, task) for task in tasks]
     try:
@@ -153,8 +153,3 @@ def handling(handler: Any, *numbers: int) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, signal.SIG_DFL if old is None else old)
-
-
-def _ignore_interrupts() -> contextlib.AbstractContextManager[None]:
-    """Ignore Ctrl-C and the end of the terminal inside the block."""
-    return handling(signal.SIG_IGN, signal.SIGINT, HANGUP)

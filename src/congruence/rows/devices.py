@@ -118,14 +118,20 @@ def short_products() -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> contextlib.AbstractContextManager[None]:
     """Run torch on one thread inside the block; with small layers, two on a busy machine were up to 50 times slower."""
+    return torch_threads(1)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Run torch on some threads inside the block; None leaves their number unchanged."""
     import torch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)

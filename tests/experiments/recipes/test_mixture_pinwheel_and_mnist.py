@@ -7,8 +7,8 @@ import pytest
 
 from congruence.experiments.models.catalogue import build_model
 from congruence.experiments.recipes import mixture_mnist, mixture_pinwheel, reproduce
-from congruence.experiments.recipes._mixture_trainings import over_ordered_pairs
-from congruence.experiments.recipes.claims import over_seeds
+from congruence.experiments.recipes._mixture_trainings import pair_values
+from congruence.experiments.recipes.claims import over_pairs, over_seeds
 from congruence.experiments.training.pretraining import start_mixtures
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
@@ -90,9 +90,7 @@ def test_pairs_of_the_same_training_are_not_independent():
         for b in "abcd"
         if a != b
     ]
-    found = over_ordered_pairs(
-        {"runs": [{"name": one} for one in "abcd"], "pairs": pairs}, lambda pair: pair["mcc"]["weak"]
-    )
+    found = over_pairs(pair_values({"pairs": pairs}, "weak"))
     assert found.value == pytest.approx(0.7)
     assert found.high - found.low > 2 * (over_seeds([pair["mcc"]["weak"] for pair in pairs]).high - 0.7)
 

@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.experiments.data.patches import draw_factors, draw_shown, patches
-from congruence.experiments.training.small_autoencoders import MaskedAutoencoder, mask_images, train_masked_autoencoder
+from congruence.experiments.training.small_autoencoders import SmallAutoencoder, mask_images, train_masked_autoencoder
 
 torch = pytest.importorskip("torch")
 
@@ -25,9 +25,9 @@ def test_the_encoder_sees_shown_patches_and_the_mask_and_nothing_else(rng):
 def test_a_seed_decides_the_training_and_threads_are_left_as_they_were():
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     rng = np.random.default_rng(1)
-    rows = draw(30, rng)
+    rows = mask_images(*draw(30, rng))
     codes = [
-        train_masked_autoencoder(draw, latent=3, hidden=8, steps=5, batch=16, seed=seed).encode(*rows)
+        train_masked_autoencoder(draw, latent=3, hidden=8, steps=5, batch=16, seed=seed).encode(rows)
         for seed in (0, 0, 1)
     ]
     assert_array_equal(codes[0], codes[1])
@@ -42,7 +42,7 @@ def test_training_reconstructs_and_nears_an_isometry():
     found = {}
     for steps in (10, 150):
         model = train_masked_autoencoder(draw, steps=steps, **options)
-        codes = model.encode(pictures, shown)
+        codes = model.encode(mask_images(pictures, shown))
         found[steps] = ((model.decode(codes) - pictures.reshape(200, -1)) ** 2).sum(1).mean(), model.stretch(codes)
     assert found[150][0] < 0.5 * found[10][0]
     assert found[150][1].max() < 0.7 * found[10][1].max()
@@ -53,5 +53,5 @@ def test_the_stretch_of_a_linear_decoder_is_that_of_its_singular_values():
     with torch.no_grad():
         linear.weight.copy_(torch.zeros(5, 3))
         linear.weight[:3, :3] = torch.diag(torch.tensor([1.2, 1.0, 0.5]))
-    model = MaskedAutoencoder(torch.nn.Identity(), linear, "cpu")
+    model = SmallAutoencoder(torch.nn.Identity(), linear, "cpu")
     assert_allclose(model.stretch(np.zeros((4, 3))), 2.0, rtol=1e-6)

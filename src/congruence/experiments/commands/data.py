@@ -53,10 +53,7 @@ def show(
     rows: Annotated[int, typer.Option(min=1, max=50, help="Rows of random images.", rich_help_panel=METHOD)] = 1,
     columns: Annotated[int, typer.Option(min=1, max=50, help="The most images in a row.", rich_help_panel=METHOD)] = 10,
     out: Annotated[
-        Optional[Path],
-        typer.Option(
-            help="The picture (.png .svg .pdf); NAME.png unless given.", rich_help_panel=OUTPUT, show_default=False
-        ),
+        Optional[Path], cli.flag("--out", help="The picture (.png .svg .pdf); NAME.png unless given.", panel=OUTPUT)
     ] = None,
 ) -> None:
     """What does the data look like, and what does each factor do?
@@ -85,19 +82,14 @@ def show(
 def make(
     name: Name,
     options: DataOptions,
-    out: Annotated[
-        Path, typer.Option(help="Data and factors in one file (.npz).", rich_help_panel=OUTPUT, show_default=False)
-    ],
+    out: Annotated[Path, cli.flag("--out", help="Data and factors in one file (.npz).", panel=OUTPUT)],
     factors: Annotated[
-        Optional[Path],
-        typer.Option(
-            help="The factors as a table too (.csv .parquet ...).", rich_help_panel=OUTPUT, show_default=False
-        ),
+        Optional[Path], cli.flag("--factors", help="The factors as a table too (.csv .parquet ...).", panel=OUTPUT)
     ] = None,
     n: Annotated[
-        Optional[int], typer.Option("--n", help="How many, drawn at random; all by default.", rich_help_panel=METHOD)
+        Optional[int], cli.flag("--n", help="How many, drawn at random; all by default.", panel=METHOD)
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=METHOD)] = "auto",
+    device: Annotated[str, cli.flag("--device", help="auto, cpu, cuda or cuda:1.", panel=METHOD)] = "auto",
 ) -> None:
     """Write images or rows with their factors to a file, for other programs.
 

@@ -72,22 +72,14 @@ def train(
 
     check_workers(options, dask is not None)
     try:
-        with cli.working(outputs) as progress, on_cluster(dask):
-            runs = train_seeds(model, data, outputs.out, options=options, progress=progress, client=_client(dask))
+        with cli.working(outputs) as progress, on_cluster(dask) as client:
+            runs = train_seeds(model, data, outputs.out, options=options, progress=progress, client=client)
     except (KeyboardInterrupt, Terminated) as interruption:
         cli.say(f"interrupted; finished steps are kept in {outputs.out}, and the same command resumes")
         raise typer.Exit(getattr(interruption, "code", 130)) from None
     cli.say_warnings()
     if not outputs.quiet:
         cli.show_table(_table(runs))
-
-
-def _client(dask: str | None) -> Any:
-    if dask is None:
-        return None
-    import distributed
-
-    return distributed.get_client()
 
 
 def _table(runs: Sequence[Run]) -> Table:

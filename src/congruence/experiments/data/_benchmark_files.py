@@ -61,20 +61,14 @@ FILES = {  # for each file of a data set the names it may have
         for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
     ),
 }
-_WHAT = {
-    "shapes3d": "3dshapes.h5",
-    "mpi3d": _NPZ["mpi3d"],
-    "falcor3d": "the folder Falcor3D_down128",
-    "isaac3d": "the folder Isaac3D_down128",
-    "dsprites": _NPZ["dsprites"],
-    "mnist": " and ".join(names[0] for names in FILES["mnist"]),
-}
+_FOLDERS = {"falcor3d": "the folder Falcor3D_down128", "isaac3d": "the folder Isaac3D_down128"}
 
 
 def find_set(name: str) -> list[Path]:
     """The files of a data set, or an error that says what was expected, where, and what needs no download."""
     generated = "sprites" if name == "dsprites" else "rooms"
-    how = f"Get {_WHAT[name]} for the folder {name} inside the folder that {VARIABLE} names"
+    what = _FOLDERS.get(name, " and ".join(names[0] for names in FILES[name]))
+    how = f"Get {what} for the folder {name} inside the folder that {VARIABLE} names"
     return find_files(name, FILES[name], f"{how}; the generated data set '{generated}' needs no download")
 
 

@@ -15,7 +15,7 @@ from congruence.arrays import Array, Float
 from congruence.checks import check_integer, require
 from congruence.errors import InputError
 from congruence.experiments.data.factor_data import LARGEST_SEED, FactorImages, draw_rows
-from congruence.rows.devices import training_device
+from congruence.rows.devices import torch_threads, training_device
 
 DIGITS = 6  # labels of a file that agree to so many decimals are the same level
 
@@ -174,9 +174,6 @@ def for_slices(work: Callable[[slice], None], n: int, step: int, device: str) ->
         for part in slices:
             work(part)
         return
-    threads = torch.get_num_threads()
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            list(pool.map(work, slices))
-    finally:
-        torch.set_num_threads(threads)
+    alone = {"initializer": torch.set_num_threads, "initargs": (1,)}  # which changes the number of this process, too
+    with torch_threads(None), ThreadPoolExecutor(torch.get_num_threads(), **alone) as pool:
+        list(pool.map(work, slices))

@@ -73,13 +73,9 @@ def draw_mixing(d: int, dial: float, seed: int, *, layers: int = LAYERS) -> Mixi
 
     The dial is at least 0, which is an isometry. From 1 on the map may fold, and no bound is guaranteed.
     """
+    from scipy.stats import ortho_group
+
     check_number("dial", dial, 0)
     rng = np.random.default_rng([seed, 11])
-    rotations = np.stack([_rotation(d, rng) for _ in range(2 * layers + 1)]).astype(np.float32)
+    rotations = ortho_group.rvs(d, size=2 * layers + 1, random_state=rng).astype(np.float32)
     return Mixing(rotations[0], rotations[1 : layers + 1], rotations[layers + 1 :], float(dial))
-
-
-def _rotation(d: int, rng: np.random.Generator) -> Float:
-    """A uniform random orthogonal matrix (with the signs of the diagonal of R removed)."""
-    q, r = np.linalg.qr(rng.normal(size=(d, d)))
-    return q * np.sign(np.diag(r))

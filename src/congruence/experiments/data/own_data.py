@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from congruence.activations.inputs import array_inputs, image_paths, read_images
-from congruence.arrays import Array, to_numpy
+from congruence.arrays import Array
 from congruence.errors import InputError
 from congruence.experiments.data.factor_data import FactorImages, FactorRows
 from congruence.guards import is_file, open_archive, reading, suffix_of
@@ -47,13 +46,7 @@ def open_data(data: Any, *, size: int | None = None, read: Mapping[str, Any] | N
 
 def take_rows(data: Any, rows: Array) -> Any:
     """Data restricted to these rows, in this order."""
-    if isinstance(data, FactorImages | FactorRows):
-        return data.take(rows)
-    if isinstance(data, Table):
-        metadata = {name: column[rows] for name, column in data.metadata.items()}
-        ids = None if data.ids is None else data.ids[rows]
-        return replace(data, values=to_numpy(data.values)[rows], ids=ids, metadata=metadata)
-    return data[rows]
+    return data.take(rows) if isinstance(data, FactorImages | FactorRows | Table) else data[rows]
 
 
 def _array_file(path: Path, given: Mapping[str, Any]) -> Any:

@@ -66,10 +66,6 @@ class SpriteConstant:
     rescaled: float  # after the best rescaling by one factor: (largest / smallest)^(1/4) for sharp squares
     sigma: float  # 0 for a sharp square
 
-    def to_dict(self) -> dict[str, float]:
-        """The numbers as in result.json."""
-        return asdict(self)
-
 
 def sprite_metric(half_side: float, sigma: float) -> SpriteMetric:
     """The metric of a smoothed square in closed form, in a frame without borders.

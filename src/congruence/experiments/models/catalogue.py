@@ -16,20 +16,9 @@ from congruence.tables.access import read_npz_arrays
 if TYPE_CHECKING:
     from congruence.experiments.data.registry import DataOutline
 
-MODELS = {  # of images, with published settings: module and class
-    "ae": ("autoencoders", "AutoEncoder"),
-    "vae": ("autoencoders", "VAE"),
-    "tcvae": ("autoencoders", "TCVAE"),
-    "bioae": ("autoencoders", "BioAE"),
-    "vqvae": ("quantised", "VQVAE"),
-    "qlae": ("quantised", "QLAE"),
-}
-MIXTURES = {  # of rows or images, with a Gaussian mixture as the prior
-    "vade": ("mixture_vaes", "VaDE"),
-    "mfcvae": ("faceted_vaes", "MFCVAE"),
-    "mixvae": ("mixture_vaes", "MixtureVAE"),
-    "ivae": ("mixture_vaes", "IVAE"),
-}
+# Classes of models of images, with published settings, and of rows or images with a Gaussian mixture as the prior.
+MODELS = {"ae": "AutoEncoder", "vae": "VAE", "tcvae": "TCVAE", "bioae": "BioAE", "vqvae": "VQVAE", "qlae": "QLAE"}
+MIXTURES = {"vade": "VaDE", "mfcvae": "MFCVAE", "mixvae": "MixtureVAE", "ivae": "IVAE"}
 
 # Latents are twice the number of factors.
 LATENTS = {"shapes3d": 12, "mpi3d": 14, "falcor3d": 14, "isaac3d": 18}
@@ -59,17 +48,16 @@ def build_model(config: Mapping[str, Any], maker: Any = None) -> Any:
     Initial weights are those of the config's seed; trained ones are loaded with `load_state_dict`. `maker` makes a
     model of the user's: a module, class or function, or the name of one (`file.py:Class`), whose code is run.
     """
-    from importlib import import_module
+    from congruence.experiments import models
 
     if maker is not None:
         return build_own(config, maker)
-    options, homes = dict(config), MODELS | MIXTURES
+    options, classes = dict(config), MODELS | MIXTURES
     name = options.pop("model", None)
-    if name not in homes:
-        raise InputError(f"'model' in the config of a model must be one of {', '.join(homes)}; got {name!r}")
-    module, kind = homes[name]
+    if name not in classes:
+        raise InputError(f"'model' in the config of a model must be one of {', '.join(classes)}; got {name!r}")
     try:
-        return getattr(import_module(f"congruence.experiments.models.{module}"), kind)(**options)
+        return getattr(models, classes[name])(**options)
     except InputError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError if the memory does not suffice

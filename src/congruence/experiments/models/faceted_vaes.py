@@ -109,9 +109,10 @@ class MFCVAE(VaDE):
         """The sums over facets, (n,) each, weighted while facets are faded in."""
         sampled = self.training and self.start_variance is not None
         measure = sampled_divergences if sampled else mixture_divergences
+        fades = self.decoder.fades if self.ladder else torch.ones(self.facets, device=self.steps.device)
         found = [
             (fade * one, fade * other)
-            for fade, (where, prior) in zip(self._fades(), self.learned_mixtures(), strict=True)
+            for fade, (where, prior) in zip(fades, self.learned_mixtures(), strict=True)
             for one, other in [measure(prior, mean[:, where], sigma[:, where], z[:, where])]
         ]
         return sum(one for one, _ in found), sum(other for _, other in found)
@@ -152,9 +153,6 @@ class MFCVAE(VaDE):
         if self.fade:
             self.steps += 1
             self._set_fades()
-
-    def _fades(self) -> Any:
-        return self.decoder.fades if self.ladder else torch.ones(self.facets, device=self.steps.device)
 
     def _set_fades(self) -> None:
         """The last facet has weight 1; that of the one before it grows over `fade` steps after `hold`, and so on."""

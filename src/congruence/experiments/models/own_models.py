@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from congruence.activations.layers import evaluating
 from congruence.errors import CongruenceWarning, InputError, one_sentence, warn_caller
 from congruence.importing import call_named, find_named, parameters_of
 from congruence.rows.devices import GENERATORS
@@ -61,7 +61,7 @@ def check_trainable(model: Any, rows: Sequence[Any]) -> None:
     device = weights[0].device
     batch = [torch.as_tensor(row).to(device) for row in rows]
     shape = tuple(batch[0].shape)
-    with _evaluating(model), GENERATORS, torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with evaluating(model), GENERATORS, torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         found = _call(model, "loss", batch)
         loss: Any = found.get("loss") if isinstance(found, Mapping) else found
         if not torch.is_tensor(loss) or loss.ndim or not loss.requires_grad:
@@ -88,17 +88,6 @@ def _describe(value: Any) -> str:
     if not hasattr(value, "shape"):
         return f"a {type(value).__name__}"
     return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
-
-
-@contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def own_config(maker: Any, shape: Sequence[int], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,11 +38,14 @@ class TransformersModel(nn.Module):  # type: ignore[misc]
 
     pool, skip = "mean", 0
     net: Any
+    ends: tuple[str, str]  # the names of the first layer and of the penultimate one of the net
+    blocks: str  # a pattern for the names of blocks between them, which differ between versions of transformers
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The dotted names of the layers, the last of which is the penultimate one of the net."""
-        raise NotImplementedError
+        """The dotted names of the layers: the first, every block but the last, and the penultimate one of the net."""
+        blocks = [name for name, _ in self.net.named_modules() if re.fullmatch(self.blocks, name)]
+        return (self.ends[0], *blocks[:-1], self.ends[1])
 
     def inputs(self, rows: Any) -> dict[str, Any]:
         """The keyword arguments of the net for rows of data."""
@@ -96,6 +99,7 @@ class NextToken(TransformersModel):
     """
 
     pool = "patch"  # one position of each window, so that rows do not depend on each other
+    ends, blocks = ("gpt_neox.embed_in", "gpt_neox.final_layer_norm"), r"gpt_neox\.layers\.\d+"
 
     def __init__(self, *, vocabulary: int, length: int, width: int, depth: int, heads: int, seed: int = 0) -> None:
         super().__init__()
@@ -114,12 +118,6 @@ class NextToken(TransformersModel):
         # A mask of four axes is used as it is, without inspecting the data, so that a step can be recorded as a CUDA
         # graph.
         self.register_buffer("causal", torch.ones(length, length, dtype=torch.bool).tril(), persistent=False)
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """The embedding, every block but the last, and the final norm."""
-        blocks = _numbered(self.net, r"gpt_neox\.layers\.\d+")
-        return ("gpt_neox.embed_in", *blocks[:-1], "gpt_neox.final_layer_norm")
 
     def inputs(self, rows: Any) -> dict[str, Any]:
         """Windows of tokens (n, length)."""
@@ -152,6 +150,7 @@ class MaskedPatches(TransformersModel):
     """
 
     skip = 1  # the class token
+    ends, blocks = ("vit.embeddings", "vit.layernorm"), r"vit\.(encoder\.layer|layers)\.\d+"
 
     def __init__(
         self,
@@ -185,12 +184,6 @@ class MaskedPatches(TransformersModel):
         )
         self.net = _build(transformers.ViTMAEForPreTraining, config, seed)
         self.patches = (side // patch) ** 2
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """The embedded patches, every block of the encoder but the last, and its final norm."""
-        blocks = _numbered(self.net, r"vit\.(encoder\.layer|layers)\.\d+")
-        return ("vit.embeddings", *blocks[:-1], "vit.layernorm")
 
     def inputs(self, rows: Any) -> dict[str, Any]:
         """Images (n, channels, side, side), uint8, with their patches in order."""
@@ -236,6 +229,8 @@ class ImageClasses(TransformersModel):
     representation (64 and 512 in a ResNet-18).
     """
 
+    ends, blocks = ("resnet.embedder", "resnet.pooler"), r"resnet\.encoder\.stages\.\d+"
+
     def __init__(self, *, channels: int, classes: int, width: int = 64, seed: int = 0) -> None:
         super().__init__()
         transformers = _transformers()
@@ -248,12 +243,6 @@ class ImageClasses(TransformersModel):
             num_labels=classes,
         )
         self.net = _build(transformers.ResNetForImageClassification, config, seed)
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """The first convolution, the stages but the last, and the pooled features."""
-        stages = _numbered(self.net, r"resnet\.encoder\.stages\.\d+")
-        return ("resnet.embedder", *stages[:-1], "resnet.pooler")
 
     def inputs(self, rows: Any) -> dict[str, Any]:
         """Images (n, channels, side, side), uint8."""
@@ -283,11 +272,6 @@ def _build(kind: Any, config: Any, seed: int) -> Any:
     with GENERATORS, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return kind(config)
-
-
-def _numbered(net: Any, pattern: str) -> list[str]:
-    """The names of modules that match, in order; they differ between versions of transformers."""
-    return [name for name, _ in net.named_modules() if re.fullmatch(pattern, name)]
 
 
 def _pixels(rows: Any) -> Any:

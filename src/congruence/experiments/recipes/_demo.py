@@ -38,18 +38,17 @@ def demo(
     images, labels = digits()
     ids = np.array([f"digit{i:04d}" for i in range(len(images))])
     paths = []
+
+    def tick(seed: int, done: int, loss: float) -> None:
+        if progress is not None:
+            progress(f"training seed {seed}, loss {loss:.4f}", seed * epochs + done, seeds * epochs)
+
     with alone(folder, folder=True):
         for seed in range(seeds):
-            tick = partial(_tick, progress, seed, seeds, epochs)
-            codes, _ = train_autoencoder(images, epochs=epochs, seed=seed, progress=tick)
+            codes, _ = train_autoencoder(images, epochs=epochs, seed=seed, progress=partial(tick, seed))
             paths.append(folder / f"seed{seed}.parquet")
             write_table(Table(codes, f"seed{seed}", ids, {"Metadata_digit": labels}), paths[-1])
         result = compare(paths, progress=progress)
         result.to_json(folder / "result.json")
         result.report(folder / "report.html")
     return result
-
-
-def _tick(progress: Progress | None, seed: int, seeds: int, epochs: int, done: int, loss: float) -> None:
-    if progress is not None:
-        progress(f"training seed {seed}, loss {loss:.4f}", seed * epochs + done, seeds * epochs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -82,35 +82,34 @@ def _train(job: RecipeJob, name: str, config: Mapping[str, Any], data: Any, eval
     return arrays
 
 
-def spread_cell(spread: PairSpread) -> Cell:
-    """Mean and standard deviation over pairs as a cell; a dash where there are no pairs."""
-    return Cell(str(spread), spread.mean) if spread.pairs else Cell(UNDEFINED, "")
-
-
 def active_numbers(runs: Sequence[Arrays]) -> dict[str, Any]:
     """The reconstruction error, the active latents and the separated components of each run."""
     return {name: [run[name].tolist() for run in runs] for name in ("mse", "active", "states")}
 
 
-def pair_values(numbers: Mapping[str, Any], what: str) -> list[float]:
+def pair_values(numbers: Mapping[str, Any], what: str) -> dict[tuple[str, str], float]:
     """A distance or an MCC of every ordered pair of kept numbers, without undefined ones."""
-    values = [pair["mcc"].get(what, pair.get(what)) for pair in numbers["pairs"]]
-    return [float(value) for value in values if value is not None]
+    values = {(p["source"], p["target"]): p["mcc"].get(what, p.get(what)) for p in numbers["pairs"]}
+    return {ends: float(value) for ends, value in values.items() if value is not None}
 
 
-def spread_of(values: Sequence[float]) -> PairSpread:
+def spread_of(numbers: Mapping[str, Any], what: str) -> PairSpread:
     """Mean and standard deviation over ordered pairs."""
+    values = list(pair_values(numbers, what).values())
     if not values:
         return PairSpread(math.nan, math.nan, 0)
     return PairSpread(float(np.mean(values)), float(np.std(values)), len(values))
 
 
-def over_ordered_pairs(numbers: Mapping[str, Any], value: Callable[[Mapping[str, Any]], float | None]) -> Estimate:
-    """The mean of a value of ordered pairs, with its jackknife interval over trainings; NaN ends below three.
+def spread_cell(numbers: Mapping[str, Any], what: str) -> Cell:
+    """Mean and standard deviation over pairs as a cell; a dash where there are no pairs."""
+    spread = spread_of(numbers, what)
+    return Cell(str(spread), spread.mean) if spread.pairs else Cell(UNDEFINED, "")
 
-    Pairs where it is undefined are left out.
-    """
-    return over_pairs({(p["source"], p["target"]): v for p in numbers["pairs"] if (v := value(p)) is not None})
+
+def over_pair_gaps(first: Mapping[tuple[str, str], float], second: Mapping[tuple[str, str], float]) -> Estimate:
+    """The mean over pairs of one value minus another, with its jackknife interval over trainings."""
+    return over_pairs({ends: value - second[ends] for ends, value in first.items()})
 
 
 def mean_number(numbers: Mapping[str, Any], name: str) -> float:

@@ -30,7 +30,7 @@ from congruence.files import alone, check_writable, make_folder, write_text
 from congruence.guards import check_folder, reading
 from congruence.options import takes
 from congruence.parts import Parts, changed_files
-from congruence.progress import Progress
+from congruence.progress import Progress, no_progress
 from congruence.result import json_text, versions
 
 OWNER = "settings.json"  # in the folder of parts, with the settings of the recipe
@@ -102,8 +102,7 @@ def _compute(
     parts = Parts(folder / PARTS, settings, kept=not options.force)
     if announce is not None and hasattr(method, "plan"):
         announce(method.plan(parameters, device, parts))
-    report_progress = progress or (lambda what, done, total: None)
-    job = RecipeJob(options.seed, device, parameters, parts, report_progress)
+    job = RecipeJob(options.seed, device, parameters, parts, progress or no_progress)
     numbers = as_numbers(method.compute(job))
     (folder / RESULT).unlink(missing_ok=True)  # it would not be that of the new numbers
     result = present(write_numbers(folder, numbers, shown, job.drawn), tuple(job.drawn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from congruence.experiments.runs import Run
@@ -37,9 +38,11 @@ def load_or_train_snapshots(
     return snapshots
 
 
-def clear_parts(parts: Parts) -> None:
-    """Remove all parts, run folders and saved nets, so that everything is computed again."""
-    for path in parts.folder.glob("*.safetensors"):
-        path.unlink()
-    for name in (RUNS, MODELS):
-        shutil.rmtree(parts.folder / name, ignore_errors=True)
+def open_parts(parts: Parts) -> Parts:
+    """Parts in which what is written now is read again; all parts, run folders and nets are removed unless kept."""
+    if not parts.kept:
+        for path in parts.folder.glob("*.safetensors"):
+            path.unlink()
+        for name in (RUNS, MODELS):
+            shutil.rmtree(parts.folder / name, ignore_errors=True)
+    return replace(parts, kept=True)

@@ -174,7 +174,8 @@ class Claim:
         decides = measured[statuses.index(combine(statuses))]
         value, *interval = decides if isinstance(decides, Estimate) else (decides,)
         known = interval and not any(map(math.isnan, interval))
-        missing = any(isinstance(one, Estimate) and _lacks_interval(one) for one in measured)
+        estimates = [one for one in measured if isinstance(one, Estimate) and not math.isnan(one.value)]
+        missing = any(math.isnan(end) for one in estimates for end in (one.low, one.high))
         if not unless and missing and combine(statuses) != "fails":
             unless = NO_INTERVAL
         return Judgement(
@@ -190,10 +191,6 @@ class Claim:
             margin=self.margin,
             post_hoc=self.post_hoc,
         )
-
-
-def _lacks_interval(measured: Estimate) -> bool:
-    return not math.isnan(measured.value) and (math.isnan(measured.low) or math.isnan(measured.high))
 
 
 @cache

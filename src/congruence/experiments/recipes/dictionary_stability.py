@@ -85,10 +85,10 @@ class Shares:
     comes_back: Estimate
     chance: float  # largest of all pairs of trainings
     unexplained: Estimate
-    true: Estimate | None
-    found: Estimate | None  # of the true features
-    true_of_back: Estimate | None
-    back_of_true: Estimate | None
+    true: Estimate | None = None
+    found: Estimate | None = None  # of the true features
+    true_of_back: Estimate | None = None
+    back_of_true: Estimate | None = None
 
 
 def compute(job: RecipeJob) -> dict[str, Any]:
@@ -229,10 +229,6 @@ def measure(setting: Setting, truth: Float | None, trained: Sequence[Mapping[str
         comes_back=of_pairs(lambda _, one: one.sum(), lambda _, one: len(one)),
         chance=max(chances),
         unexplained=of_runs([float(one["unexplained"]) for one in trained]),
-        true=None,
-        found=None,
-        true_of_back=None,
-        back_of_true=None,
     )
     if truth is None:
         return shares

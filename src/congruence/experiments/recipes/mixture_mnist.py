@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.document import Cell, Table
+from congruence.document import Table
 from congruence.experiments.data.digits import split_digits
 from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes._mixture_trainings import (
     active_numbers,
     load_or_train,
     mean_number,
-    over_ordered_pairs,
+    over_pair_gaps,
     pair_values,
     spread_cell,
     spread_of,
 )
 from congruence.experiments.recipes.claims import Estimate, over_pairs, over_seeds, read_claims, subtract
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
-from congruence.formatting import UNDEFINED, number
+from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, estimate_cell, number_table
+from congruence.formatting import number
 from congruence.mixture.agreement import LatentSpace, compare_spaces
 from congruence.parts import Arrays
 from congruence.progress import no_progress
@@ -140,8 +140,7 @@ def _compare(codes: Sequence[Array], seed: int) -> dict[str, Any]:
 def headline(ours: Mapping[str, Any]) -> tuple[str, ...]:
     """The mean MCC with each activation."""
     means = [
-        f"{ACTIVATIONS[name]}: {spread_of(pair_values(one, 'weak'))} (weak) and "
-        f"{spread_of(pair_values(one, 'strong'))} (strong)"
+        f"{ACTIVATIONS[name]}: {spread_of(one, 'weak')} (weak) and {spread_of(one, 'strong')} (strong)"
         for name, one in ours.items()
     ]
     return (f"Mean MCC between {len(ours['relu']['runs'])} trainings: {'; '.join(means)}.",)
@@ -152,13 +151,8 @@ def judge(ours: Mapping[str, Any], differs: str) -> tuple[Finding, ...]:
 
     The printed numbers are compared only if nothing `differs` from the published trainings.
     """
-    mcc = {
-        name: {which: over_ordered_pairs(one, partial(_mcc_of, which)) for which in MCC} for name, one in ours.items()
-    }
-    gaps = [
-        over_ordered_pairs(one, lambda pair: pair["mcc"]["weak_held_out"] - pair["mcc"]["strong"])
-        for one in ours.values()
-    ]
+    mcc = {name: {which: over_pairs(pair_values(one, which)) for which in MCC} for name, one in ours.items()}
+    gaps = [over_pair_gaps(pair_values(one, "weak_held_out"), pair_values(one, "strong")) for one in ours.values()]
     numbers = "; ".join(
         f"{ACTIVATIONS[name]}: strong {one['strong']}, weak {one['weak']}, held out {one['weak_held_out']}"
         for name, one in mcc.items()
@@ -184,16 +178,10 @@ def judge(ours: Mapping[str, Any], differs: str) -> tuple[Finding, ...]:
     )
 
 
-def _mcc_of(which: str, pair: Mapping[str, Any]) -> float | None:
-    """An MCC of an ordered pair; None where it is undefined."""
-    value: float | None = pair["mcc"][which]
-    return value
-
-
 def _facet_mcc(numbers: Mapping[str, Any], which: str) -> list[Estimate]:
     """An MCC of each facet alone, over trainings."""
     if "facets" in numbers:
-        return [over_ordered_pairs(one, partial(_mcc_of, which)) for one in numbers["facets"]]
+        return [over_pairs(pair_values(one, which)) for one in numbers["facets"]]
     kept = {"weak": "in_sample", "weak_held_out": "held_out"}  # of edition 1, which kept means only
     return [Estimate(one.get(kept.get(which), math.nan), math.nan, math.nan) for one in numbers["weak_by_facet"]]
 
@@ -203,10 +191,8 @@ def _facet_gap(numbers: Mapping[str, Any]) -> Estimate:
     if "facets" not in numbers:  # of edition 1, which kept means only
         first, *_, last = _facet_mcc(numbers, "weak_held_out")
         return Estimate(last.value - first.value, math.nan, math.nan)
-    of_first, *_, of_last = (
-        {(p["source"], p["target"]): p["mcc"]["weak_held_out"] for p in facet["pairs"]} for facet in numbers["facets"]
-    )
-    return over_pairs({pair: value - of_first[pair] for pair, value in of_last.items()})
+    of_first, *_, of_last = (pair_values(facet, "weak_held_out") for facet in numbers["facets"])
+    return over_pair_gaps(of_last, of_first)
 
 
 def _describe_facets(numbers: Mapping[str, Any]) -> str:
@@ -223,9 +209,9 @@ def make_tables(ours: Mapping[str, Any]) -> tuple[Table, ...]:
         (
             ACTIVATIONS[name],
             PRINTED[name]["strong"],
-            spread_cell(spread_of(pair_values(one, "strong"))),
+            spread_cell(one, "strong"),
             PRINTED[name]["weak"],
-            *(spread_cell(spread_of(pair_values(one, which))) for which in ("weak", "weak_held_out")),
+            *(spread_cell(one, which) for which in ("weak", "weak_held_out")),
             *(mean_number(one, which) for which in ("active", "states")),
         )
         for name, one in ours.items()
@@ -234,8 +220,8 @@ def make_tables(ours: Mapping[str, Any]) -> tuple[Table, ...]:
         (
             ACTIVATIONS[name],
             k + 1,
-            _cell(over_seeds(np.array(one["states"])[:, k])),
-            *(_cell(_facet_mcc(one, w)[k]) for w in MCC),
+            estimate_cell(over_seeds(np.array(one["states"])[:, k])),
+            *(estimate_cell(_facet_mcc(one, which)[k]) for which in MCC),
         )
         for name, one in ours.items()
         for k in range(len(one["states"][0]))
@@ -259,10 +245,6 @@ def make_tables(ours: Mapping[str, Any]) -> tuple[Table, ...]:
     )
 
 
-def _cell(one: Estimate) -> Cell:
-    return Cell(UNDEFINED, "") if math.isnan(one.value) else Cell(str(one), one.value)
-
-
 def draw_mcc(ours: Mapping[str, Any]) -> RecipeFigure:
     """Draw strong and weak MCC of every pair, one column for each activation."""
     series = (
@@ -284,8 +266,8 @@ def draw_mcc(ours: Mapping[str, Any]) -> RecipeFigure:
         figure.legend(loc="outside upper left", ncols=2)
 
     summary = [
-        f"{ACTIVATIONS[name]}: strong {number(spread_of(pair_values(one, 'strong')).mean)}, weak "
-        f"{number(spread_of(pair_values(one, 'weak')).mean)}"
+        f"{ACTIVATIONS[name]}: strong {number(spread_of(one, 'strong').mean)}, weak "
+        f"{number(spread_of(one, 'weak').mean)}"
         for name, one in ours.items()
     ]
     return draw_figure(

@@ -15,12 +15,12 @@ from congruence.experiments.recipes._mixture_trainings import (
     active_numbers,
     load_or_train,
     mean_number,
-    over_ordered_pairs,
+    over_pair_gaps,
     pair_values,
     spread_cell,
     spread_of,
 )
-from congruence.experiments.recipes.claims import read_claims
+from congruence.experiments.recipes.claims import over_pairs, read_claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
 from congruence.formatting import number
@@ -103,17 +103,13 @@ def _config(job: RecipeJob, kind: str, i: int) -> dict[str, Any]:
 
 
 def _latent_space(name: str, run: Arrays) -> LatentSpace:
-    prior = (
-        GaussianMixture.from_arrays(*(run[part] for part in ("weights", "means", "covariances")))
-        if "weights" in run
-        else None
-    )
-    return LatentSpace(name, run["codes"].astype(np.float64), prior)
+    parts = [run[part] for part in ("weights", "means", "covariances") if part in run]
+    return LatentSpace(name, run["codes"].astype(np.float64), GaussianMixture.from_arrays(*parts) if parts else None)
 
 
 def headline(vade: Mapping[str, Any]) -> tuple[str, ...]:
     """The MCC with and without a map, and the distance of priors."""
-    weak, strong, relative = (spread_of(pair_values(vade, name)) for name in ("weak", "strong", "relative"))
+    weak, strong, relative = (spread_of(vade, name) for name in ("weak", "strong", "relative"))
     return (
         f"Latent spaces of {len(vade['runs'])} VaDEs have an MCC of {weak} up to a linear map and of {strong} without "
         f"one; their priors differ by at most {relative} of their size after the best affine map found.",
@@ -122,25 +118,26 @@ def headline(vade: Mapping[str, Any]) -> tuple[str, ...]:
 
 def judge(vade: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Judge the claims about the pinwheel."""
-    distance, before = (pair_values(vade, name) for name in ("distance", "before"))
-    strong, weak, held = (spread_of(pair_values(vade, name)) for name in ("strong", "weak", "weak_held_out"))
-    relative = over_ordered_pairs(vade, lambda pair: pair["relative"])
+    names = ("distance", "before", "relative", "strong", "weak_held_out")
+    distance, before, relative, strong, held = (pair_values(vade, name) for name in names)
+    weak = spread_of(vade, "weak")
     return (
         CLAIMS["latents-agree-up-to-affine-maps"].judge(
-            over_ordered_pairs(vade, lambda pair: pair["mcc"]["weak_held_out"]),
-            evidence=f"Weak MCC {weak} over {weak.pairs} ordered pairs, {held} held out; the paper has 1.0, called "
-            "strong.",
+            over_pairs(held),
+            evidence=f"Weak MCC {weak} over {weak.pairs} ordered pairs, {spread_of(vade, 'weak_held_out')} held out; "
+            "the paper has 1.0, called strong.",
         ),
         CLAIMS["latents-differ-without-a-map"].judge(
-            over_ordered_pairs(vade, lambda pair: pair["mcc"]["weak_held_out"] - pair["mcc"]["strong"]),
+            over_pair_gaps(held, strong),
             null=0.0,
-            evidence=f"Strong MCC {strong}, from {number(min(pair_values(vade, 'strong')))} to "
-            f"{number(max(pair_values(vade, 'strong')))}; the paper has 0.87, called weak.",
+            evidence=f"Strong MCC {spread_of(vade, 'strong')}, from {number(min(strong.values()))} to "
+            f"{number(max(strong.values()))}; the paper has 0.87, called weak.",
         ),
         CLAIMS["priors-agree-up-to-affine-maps"].judge(
-            relative,
-            evidence=f"At most {relative} of the size of both distributions; in the units of our latents "
-            f"{spread_of(distance)} over {len(distance)} pairs, without a map {number(float(np.mean(before)))}. The "
+            over_pairs(relative),
+            evidence=f"At most {over_pairs(relative)} of the size of both distributions; in the units of our latents "
+            f"{spread_of(vade, 'distance')} over {len(distance)} pairs, without a map "
+            f"{number(float(np.mean(list(before.values()))))}. The "
             "paper's 0.113 ± 0.065 is in units that are not known to us: a distance of densities scales with the "
             "inverse of the spread of the latents."
             if distance
@@ -162,7 +159,7 @@ def make_tables(kinds: Mapping[str, Mapping[str, Any]]) -> tuple[Table, ...]:
     pinwheel = number_table(
         "The pinwheel",
         ("what", "paper", "ours"),
-        [(what, paper, spread_cell(spread_of(pair_values(vade, name)))) for what, paper, name in lines],
+        [(what, paper, spread_cell(vade, name)) for what, paper, name in lines],
         f"Mean ± standard deviation over {len(vade['pairs'])} ordered pairs of {len(vade['runs'])} trainings (paper: "
         "20).",
     )
@@ -172,7 +169,7 @@ def make_tables(kinds: Mapping[str, Mapping[str, Any]]) -> tuple[Table, ...]:
         [
             (
                 NAMES[kind],
-                *(spread_cell(spread_of(pair_values(one, name))) for name in ("relative", "weak", "strong")),
+                *(spread_cell(one, name) for name in ("relative", "weak", "strong")),
                 *(mean_number(one, name) for name in ("states", "active", "mse")),
             )
             for kind, one in kinds.items()
@@ -213,7 +210,7 @@ def draw_distances(vade: Mapping[str, Any]) -> RecipeFigure:
             ("before", MUTED, "s", "without a map"),
             ("distance", HELD_OUT, "o", "after the best affine map"),
         ):
-            values = sorted(pair_values(vade, name))
+            values = sorted(pair_values(vade, name).values())
             left.plot(np.arange(len(values)) + 1, values, marker, color=colour, label=label)
         left.set(xlabel="ordered pairs, sorted", ylabel="L2 distance of priors", ylim=(0, None))
         left.legend(loc="upper left")
@@ -225,7 +222,7 @@ def draw_distances(vade: Mapping[str, Any]) -> RecipeFigure:
         for axes in (left, right):
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
-    weak, strong = (spread_of(pair_values(vade, name)) for name in ("weak", "strong"))
+    weak, strong = (spread_of(vade, name) for name in ("weak", "strong"))
     return draw_figure(
         "pairs",
         paint,

@@ -210,13 +210,31 @@ def number_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]],
     return Table(title, columns, [tuple(row) for row in rows], note=note)
 
 
+def estimate_cell(one: Estimate) -> Cell:
+    """An estimate with its interval as a cell of a table; one that is undefined sorts last."""
+    return Cell(str(one), "" if math.isnan(one.value) else one.value)
+
+
 def draw_figure(
-    name: str, paint: Callable[[Any], None], size: tuple[float, float], label: str, caption: str
+    name: str, paint: Callable[[Any], Any], size: tuple[float, float], label: str, caption: str
 ) -> RecipeFigure:
     """A figure that `paint` draws on a matplotlib figure; `label` is for screen readers."""
     from congruence.report.figures.svg import Drawing
 
     return RecipeFigure(name, caption, Drawing(paint, size, label, name, panels=True))
+
+
+def paint_panels(
+    figure: Any, cases: Sequence[Any], paint: Callable[[Any, Any], None], ylabel: str, ncols: int, **options: Any
+) -> list[Any]:
+    """Paint a panel for each case by paint(axes, case), with a grid, and the legend of the first above all."""
+    panels = list(figure.subplots(1, len(cases), squeeze=False, **options)[0])
+    for axes, case in zip(panels, cases, strict=True):
+        paint(axes, case)
+        axes.grid(axis="y")
+    panels[0].set_ylabel(ylabel)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=ncols)
+    return panels
 
 
 def _table_numbers(table: Table) -> TableNumbers:

@@ -5,15 +5,9 @@ Names are loaded when first used, so that torch is imported only where a model i
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from congruence._lazy import attach
 from congruence.checks import require
 
-_load, __dir__, __all__ = attach(__name__, __file__)
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        require("torch", "training", "torch")
-    return _load(name)
+__getattr__, __dir__, __all__ = attach(__name__, __file__, partial(require, "torch", "training", "torch"))

@@ -62,10 +62,7 @@ def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
 
     tensors = {name: torch.from_numpy(array.copy()) for name, array in checkpoint.arrays.items()}
     weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise InputError(f"the checkpoint does not fit the model: {str(error).splitlines()[-1].strip()}") from error
+    load_weights(model, weights, "the checkpoint does not")
     state: dict[int, dict[str, Any]] = {}
     for name, value in tensors.items():
         if name.startswith(OPTIMISER):
@@ -80,6 +77,14 @@ def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
     device = next(model.parameters()).device
     if device.type == "cuda" and RANDOM_GPU in tensors:
         torch.cuda.set_rng_state(tensors[RANDOM_GPU], device)
+
+
+def load_weights(model: Any, weights: Mapping[str, Any], subject: str) -> None:
+    """Load tensors into a model; `subject` begins the sentence that they do not fit."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(f"{subject} fit the model: {str(error).splitlines()[-1].strip()}") from error
 
 
 def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:

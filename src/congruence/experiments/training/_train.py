@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from congruence.experiments.training._options import OF_MODELS, TrainOptions
 from congruence.experiments.training._train_model import TrainingState
 from congruence.options import reading, takes
 from congruence.progress import Progress
+from congruence.rows.devices import torch_threads
 
 _MOST_SEEDS, _DIGITS = 10_000, 19  # of a range, and of 2**63
 _POLL = 2.0  # seconds between checks of a dask event
@@ -199,7 +199,7 @@ def train_here(plans: Sequence[Plan], tell: Tell, stop: Callable[[], bool] | Non
         def report(state: TrainingState, name: str = plan.name) -> None:
             tell(name, state)
 
-        with warnings.catch_warnings(record=True) as caught, _torch_threads(plan.threads):
+        with warnings.catch_warnings(record=True) as caught, torch_threads(plan.threads):
             warnings.simplefilter("always", CongruenceWarning)
             model = build_model(plan.model, plan.maker)
             train_model(model, loaded[key], **plan.settings, out=plan.folder, progress=report, stop=stop)
@@ -251,16 +251,3 @@ def _train_on_worker(plan: Plan, ending: str) -> Outcome | None:
         return _train_in_process(plan, lambda name, state: None, stop)
     except KeyboardInterrupt:
         return None
-
-
-@contextlib.contextmanager
-def _torch_threads(count: int | None) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -34,6 +34,7 @@ from congruence.experiments.runs import (
     rewrite_config,
     start_run,
 )
+from congruence.experiments.training._checkpoints import load_weights
 from congruence.experiments.training._training_data import are_rows, as_floats, auxiliary_factor, describe_data
 from congruence.experiments.training.collapse import posterior_collapse, posterior_moments
 from congruence.experiments.training.loop import FREE, optimise
@@ -209,11 +210,7 @@ def put_weights(model: Any, run: Run) -> None:
     import torch
 
     weights = {name: torch.from_numpy(array) for name, array in run.weights().items()}
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise InputError(f"the weights of {run.folder} do not fit the model: {reason}") from error
+    load_weights(model, weights, f"the weights of {run.folder} do not")
 
 
 def _check_shape(model: Any, shape: tuple[int, ...], n: int, name: str) -> None:

@@ -346,9 +346,8 @@ def nearest_orthogonal(weight: Any) -> Any:
         done = (product - one).abs().amax((-1, -2), keepdim=True) < ENOUGH
         if bool(done.all()):
             near = weight @ (inverse / size.sqrt())
-            return near @ (
-                1.5 * one - 0.5 * (near.mT @ near)
-            )  # on the matrix itself: free of the rounding of its square
+            # on the matrix itself: free of the rounding of its square
+            return near @ (1.5 * one - 0.5 * (near.mT @ near))
         half = torch.where(done, one, 1.5 * one - 0.5 * product)  # so that no matrix depends on how long others take
         root, inverse = root @ half, half @ inverse
     u, _, vt = torch.linalg.svd(weight, full_matrices=False)

@@ -175,10 +175,13 @@ class _Loop:
 
     def _make_step(self) -> bool:
         """Make one step; False, with nothing changed, if a careful step was not finite."""
+        import torch
+
         epoch, place = divmod(self.step, self.per_epoch)
         if self.draw is not None:
             if self.step:  # the first batch was drawn at the start
-                self._refill(self.draw(self.step))
+                for tensor, new in zip(self.data, self.draw(self.step), strict=True):
+                    tensor.copy_(torch.as_tensor(new))
         elif place == 0 or not self.begun:
             self.stepper.begin(self.how.row_order(self.n, epoch), place)
             self.begun = True
@@ -186,12 +189,6 @@ class _Loop:
             return False
         self.step += 1
         return True
-
-    def _refill(self, batch: Sequence[Any]) -> None:
-        import torch
-
-        for tensor, new in zip(self.data, batch, strict=True):
-            tensor.copy_(torch.as_tensor(new))
 
     def _check(self, stored: bool) -> bool:
         """Check the losses if that is due, and the weights if a checkpoint may follow; False if not all are finite."""

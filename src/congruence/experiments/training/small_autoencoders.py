@@ -215,16 +215,8 @@ def _regularised_nets(kind: str, width: int, hidden: int, latent: int) -> tuple[
     return encoder, Sequential(layers[0], SiLU(), layers[1], SiLU(), layers[2])
 
 
-class MaskedAutoencoder(SmallAutoencoder):
-    """A trained masked autoencoder; arrays in, float64 arrays out."""
-
-    def encode(self, images: Float, shown: Float | None = None) -> Float:
-        """The codes of images (n, patches, pixels) of which the patches `shown` (n, patches) are visible."""
-        return super().encode(images if shown is None else mask_images(images, shown))
-
-
 def mask_images(images: Float, shown: Float) -> Float:
-    """The input of the encoder: images with masked patches set to 0, and the mask."""
+    """The input of the encoder: images (n, patches, pixels) with masked patches set to 0, and the mask."""
     return np.concatenate([(images * shown[..., None]).reshape(len(images), -1), shown], axis=1)
 
 
@@ -249,13 +241,14 @@ def train_masked_autoencoder(
     isometry: float = 0.1,
     seed: int = 0,
     device: str = "cpu",
-) -> MaskedAutoencoder:
+) -> SmallAutoencoder:
     """Train an autoencoder to reconstruct all patches of images from some of them, with new images at every step.
 
     draw(n, rng) returns images (n, patches, pixels) and a mask of visible patches (n, patches). The encoder has two
     hidden layers, the decoder one. The loss is the squared error over all patches plus `isometry` times (|J v|^2 - 1)^2
     for random unit v (after Gropp, Atzmon and Lipman 2020), which keeps the decoder close to an isometry: Theorem 1 of
-    Nelson et al. promises a code up to a rigid motion only for a decoder that is nearly one.
+    Nelson et al. promises a code up to a rigid motion only for a decoder that is nearly one. The autoencoder encodes
+    what `mask_images` returns, to float64.
     """
     torch = require("torch", "training", "torch")
     from torch.nn import Linear, Sequential, SiLU
@@ -284,4 +277,4 @@ def train_masked_autoencoder(
     how = _LinearWarmup(steps=steps, batch=batch, learning_rate=learning_rate, check_every=50, seed=seed)
     with one_thread():
         optimise(_with_loss(encoder, decoder, loss), draw_batch, how, device=device)
-    return MaskedAutoencoder(encoder, decoder, training_device(device), np.float64)
+    return SmallAutoencoder(encoder, decoder, training_device(device), np.float64)

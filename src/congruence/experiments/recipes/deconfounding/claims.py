@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.document import Cell, Table
 from congruence.experiments.data.screen import GENES
-from congruence.experiments.recipes.claims import Claim, read_claims
+from congruence.experiments.recipes.claims import Claim, read_claims, read_text
 from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     Difference,
@@ -18,7 +18,7 @@ from congruence.experiments.recipes.deconfounding.screen import (
     TreeScores,
     estimate_difference,
 )
-from congruence.experiments.recipes.result import RecipeFigure, draw_figure, number_table
+from congruence.experiments.recipes.result import RecipeFigure, draw_figure, estimate_cell, number_table
 from congruence.formatting import number
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE
 from congruence.result import Finding
@@ -30,25 +30,11 @@ if TYPE_CHECKING:
 CLAIMS = read_claims("deconfounding")
 STEPS = (("base", "whitened"), ("whitened", "ica"))
 LABELS = {"base": "Base", "whitened": "PCA", "ica": "PCA + ICA", "rotated": "PCA + Rand"}
-TABLE_3 = {  # AUROC, then sparsity, in the order of CONDITIONS
-    "CYP11B1": ((0.663, 0.692, 0.709, 0.678), (0.184, 0.204, 0.237, 0.188)),
-    "EIF3H": ((0.682, 0.724, 0.749, 0.725), (0.192, 0.224, 0.268, 0.214)),
-    "HCK": ((0.670, 0.693, 0.711, 0.668), (0.156, 0.208, 0.241, 0.166)),
-    "MTOR": ((0.663, 0.690, 0.705, 0.679), (0.166, 0.201, 0.233, 0.186)),
-    "PLK1": ((0.803, 0.811, 0.815, 0.792), (0.251, 0.307, 0.305, 0.262)),
-    "SRC": ((0.660, 0.694, 0.706, 0.676), (0.170, 0.214, 0.240, 0.184)),
-}
-TABLES_4_AND_7 = {  # the first is that of Table 4; which cut-offs the columns are for was lost from our text
-    "base": (0.163, 0.134, 0.133),
-    "whitened": (0.332, 0.307, 0.314),
-    "ica": (0.386, 0.372, 0.334),
-    "rotated": (0.287, 0.280, 0.235),
-}
-PAPER: dict[str, Any] = {
-    "auroc": {gene: dict(zip(CONDITIONS, values[0], strict=True)) for gene, values in TABLE_3.items()},
-    "sparsity": {gene: dict(zip(CONDITIONS, values[1], strict=True)) for gene, values in TABLE_3.items()},
-    "concentration": {name: list(values) for name, values in TABLES_4_AND_7.items()},
-    "data": "OpenPhenom embeddings of RxRx3-core, about 222,000 patches of 384 dimensions; ours are other data",
+PAPER: Mapping[str, Any] = read_text("deconfounding")["paper"]
+AUROC_CLAIMS = {  # a condition scores higher than another
+    "whitening-improves-auroc": ("whitened", "base"),
+    "ica-improves-auroc": ("ica", "whitened"),
+    "axes-matter": ("ica", "rotated"),
 }
 MARKS = {"base": (MUTED, "s"), "whitened": (SOURCE, "D"), "ica": (HELD_OUT, "o"), "rotated": (NULL, "x")}
 GAINS = {"base": (INK, "o", -0.08), "whitened": (LINEAR, "D", 0.0), "rotated": (ICA, "^", 0.08)}
@@ -66,13 +52,15 @@ def headline(experiment: DialExperiment) -> tuple[str, ...]:
 
 def judge(experiment: DialExperiment) -> tuple[Finding, ...]:
     """Judge the paper's claims about its tables, then the predictions of the theory along the dial."""
-    table = experiment.table
+    table, near = experiment.table, experiment.near
+    concentration = [
+        (_claim("concentration-increases-top-{share}", share=f"{100 * share:g}"), near.concentration(i))
+        for i, share in enumerate(experiment.shares)
+    ]
     return (
-        judge_auroc(_claim("whitening-improves-auroc"), table, "whitened", "base", "genes"),
-        judge_auroc(_claim("ica-improves-auroc"), table, "ica", "whitened", "genes"),
-        judge_auroc(_claim("axes-matter"), table, "ica", "rotated", "genes"),
-        _judge_sparsity(table),
-        *_judge_concentration(experiment),
+        *(judge_auroc(_claim(name), table, *pair, "genes") for name, pair in AUROC_CLAIMS.items()),
+        _judge_steps(_claim("sparsity-increases"), table, table.sparsity),
+        *(_judge_steps(claim, near, values, last_first=True) for claim, values in concentration),
         _judge_recovery(experiment),
         _judge_gain(experiment),
         _judge_plates(experiment),
@@ -89,8 +77,7 @@ def judge_auroc(claim: Claim, one: TreeScores, condition: str, reference: str, w
     gain = estimate_difference(one.gain(condition, reference))
     gains = one.auroc[condition] - one.auroc[reference]
     better = sum(np.nanmean(one.of_gene(gains, gene)) > 0 for gene in one.genes)
-    i, j = CONDITIONS.index(condition), CONDITIONS.index(reference)
-    theirs = np.mean([auroc[i] - auroc[j] for auroc, _ in TABLE_3.values()])
+    theirs = np.mean([auroc[condition] - auroc[reference] for auroc in PAPER["auroc"].values()])
     return claim.judge(
         gain,
         null=0.0,
@@ -99,21 +86,11 @@ def judge_auroc(claim: Claim, one: TreeScores, condition: str, reference: str, w
     )
 
 
-def _judge_sparsity(one: ScreenScores) -> Finding:
-    steps = [estimate_difference(one.by_fold(one.sparsity[b] - one.sparsity[a])) for a, b in STEPS]
-    return _claim("sparsity-increases").judge(
-        *steps, null=0.0, evidence=f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
-    )
-
-
-def _judge_concentration(experiment: DialExperiment) -> Iterator[Finding]:
-    near = experiment.near
-    for i, share in enumerate(experiment.shares):
-        values = {name: near.top[name][i] - near.rest[name][i] for name in CONDITIONS}
-        steps = [estimate_difference(near.by_fold(values[b] - values[a])) for a, b in STEPS]
-        evidence = f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}."
-        claim = _claim("concentration-increases-top-{share}", share=f"{100 * share:g}")
-        yield claim.judge(*reversed(steps), null=0.0, evidence=evidence)
+def _judge_steps(claim: Claim, one: ScreenScores, values: Mapping[str, Float], *, last_first: bool = False) -> Finding:
+    """Judge how much whitening and then ICA change values (E, F) by condition."""
+    steps = [estimate_difference(one.by_fold(values[b] - values[a])) for a, b in STEPS]
+    measured = reversed(steps) if last_first else steps
+    return claim.judge(*measured, null=0.0, evidence=f"PCA − Base: {steps[0]}; PCA + ICA − PCA: {steps[1]}.")
 
 
 def _judge_recovery(experiment: DialExperiment) -> Finding:
@@ -167,19 +144,20 @@ def make_tables(experiment: DialExperiment) -> tuple[Table, ...]:
     """The paper's Tables 3, 4 and 7 with our numbers, and the results along the dial."""
     table = experiment.table
     return (
-        _gene_table(table, table.auroc, 0, "AUROC on unseen plates (Table 3)"),
-        _gene_table(table, table.sparsity, 1, "Hoyer sparsity of the trees (Table 3)"),
+        _gene_table(table, "auroc", "AUROC on unseen plates (Table 3)"),
+        _gene_table(table, "sparsity", "Hoyer sparsity of the trees (Table 3)"),
         _concentration_table(experiment),
         _dial_table(experiment),
     )
 
 
-def _gene_table(one: ScreenScores, values: Mapping[str, Float], at: int, title: str) -> Table:
+def _gene_table(one: ScreenScores, score: str, title: str) -> Table:
     rows = []
     for gene, (guides, *_) in GENES.items():
         cells: list[Any] = [f"{gene} ({guides})"]
-        for name, printed in zip(CONDITIONS, TABLE_3[gene][at], strict=True):
-            cells += [Cell(f"{printed:.3f}", printed), mean_cell(one.of_gene(values[name], gene))]
+        for name in CONDITIONS:
+            printed, values = PAPER[score][gene][name], getattr(one, score)[name]
+            cells += [Cell(f"{printed:.3f}", printed), mean_cell(one.of_gene(values, gene))]
         rows.append(cells)
     head = ["gene (guides)", *(f"{LABELS[name]}, {whose}" for name in CONDITIONS for whose in ("paper", "ours"))]
     note = (
@@ -195,10 +173,8 @@ def _concentration_table(experiment: DialExperiment) -> Table:
     head = ("condition", "paper, Table 4", "paper, Table 7", "paper, Table 7", *ours)
     rows = []
     for name in CONDITIONS:
-        folds = [near.by_fold(top - rest) for top, rest in zip(near.top[name], near.rest[name], strict=True)]
-        rows.append(
-            (LABELS[name], *TABLES_4_AND_7[name], *(difference_cell(estimate_difference(one)) for one in folds))
-        )
+        means = [estimate_difference(near.by_fold(near.concentration(i)[name])) for i in range(len(ours))]
+        rows.append((LABELS[name], *PAPER["concentration"][name], *map(estimate_cell, means)))
     note = (
         "AUROC of trees on the axes used most minus that of trees on the rest, with its 95 % interval; one guide of "
         "each gene. The paper's cut-offs and the exact form of its score were lost from our text, so its columns and "
@@ -214,11 +190,6 @@ def mean_cell(values: Float) -> Cell | None:
     return Cell(f"{known.mean():.3f}{error}", float(known.mean())) if len(known) else None
 
 
-def difference_cell(one: Difference) -> Cell:
-    """A difference with its interval."""
-    return Cell(str(one), one.value if one.value == one.value else "")
-
-
 def _dial_table(experiment: DialExperiment) -> Table:
     matches, scores = ([f"{what}, {LABELS[name]}" for name in CONDITIONS] for what in ("match", "AUROC"))
     head = ["dial", "constant, median", "constant, largest", *matches, "technical share, ICA", *scores]
@@ -231,7 +202,7 @@ def _dial_table(experiment: DialExperiment) -> Table:
         cells += [Cell(f"{mean:.3f}", mean) for mean in means]
         rows.append(
             cells
-            + [difference_cell(estimate_difference(one.gain("ica", name))) for name in ("base", "whitened", "rotated")]
+            + [estimate_cell(estimate_difference(one.gain("ica", name))) for name in ("base", "whitened", "rotated")]
         )
     guides = ", ".join(experiment.curve[0].guides)
     note = f"The same wells, factors and folds at every dial; one guide of each gene ({guides})."
@@ -286,9 +257,9 @@ def draw_genes(experiment: DialExperiment) -> RecipeFigure:
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2, sharey=True)
-        for i, name in enumerate(CONDITIONS):
+        for name in CONDITIONS:
             colour, marker = MARKS[name]
-            theirs = [TABLE_3[gene][0][i] for gene in genes]
+            theirs = [PAPER["auroc"][gene][name] for gene in genes]
             ours = [float(np.nanmean(experiment.table.of_gene(experiment.table.auroc[name], gene))) for gene in genes]
             for axes, values in zip(panels, (theirs, ours), strict=True):
                 axes.plot(range(len(genes)), values, marker, color=colour, markersize=8, label=LABELS[name])

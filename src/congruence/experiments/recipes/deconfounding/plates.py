@@ -15,17 +15,16 @@ from congruence.experiments.data._readers import VARIABLE, find_files
 from congruence.experiments.processes import available_cores
 from congruence.experiments.recipes.claims import Claim, read_text
 from congruence.experiments.recipes.deconfounding import claims
-from congruence.experiments.recipes.deconfounding.claims import CLAIMS, LABELS, STEPS, TABLES_4_AND_7
+from congruence.experiments.recipes.deconfounding.claims import CLAIMS, LABELS, PAPER, STEPS
 from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     Difference,
-    PrefixedParts,
     TreeScores,
     estimate_difference,
     tree_scores,
 )
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, number_table
+from congruence.experiments.recipes.result import Presentation, RecipeFigure, draw_figure, estimate_cell, number_table
 from congruence.formatting import number
 from congruence.report.figures.svg import HELD_OUT, MUTED, NULL, SOURCE
 from congruence.result import Finding
@@ -86,7 +85,7 @@ def _score(job: RecipeJob, task: str, wells: Any) -> TaskScores:
         jobs=available_cores(),
         device=job.device,
         progress=lambda what, done, total: job.progress(f"{task}, {what}", done, total),
-        parts=PrefixedParts(job.parts, task),
+        parts=replace(job.parts, prefix=f"{task}-"),
         **TASKS[task],
         **settings,
     )
@@ -103,7 +102,6 @@ def present(experiment: PlateExperiment) -> Presentation:
     """Judge the claims of the paper's tables that need no true factors."""
     return Presentation(
         headlines=_headline(experiment),
-        paper=claims.PAPER,
         findings=tuple(_judge(experiment)),
         tables=(_gain_table(experiment), _condition_table(experiment), _target_table(experiment)),
         figures=(_draw_gains(experiment),),
@@ -131,16 +129,12 @@ def _judge(experiment: PlateExperiment) -> Iterator[Finding]:
         f"a difference of {gap}. Plates explain {100 * plates.variance:.0f} % of the variance of controls.",
     )
     for task, one in experiment.tasks.items():
-        for name, condition, reference in (
-            ("whitening-improves-auroc", "whitened", "base"),
-            ("ica-improves-auroc", "ica", "whitened"),
-            ("axes-matter", "ica", "rotated"),
-        ):
-            yield claims.judge_auroc(_claim(task, name), one, condition, reference, "targets")
+        for name, pair in claims.AUROC_CLAIMS.items():
+            yield claims.judge_auroc(_claim(task, name), one, *pair, "targets")
         yield _judge_step(_claim(task, "ica-increases-sparsity"), one, one.sparsity)
         for i, share in enumerate(experiment.shares):
             claim = _claim(task, "ica-increases-concentration-top-{share}", share=f"{100 * share:g}")
-            yield _judge_step(claim, one, _concentration(one, i))
+            yield _judge_step(claim, one, one.concentration(i))
 
 
 def _claim(task: str, name: str, **words: str) -> Claim:
@@ -159,11 +153,6 @@ def _judge_step(claim: Claim, one: TaskScores, values: Mapping[str, Float]) -> F
     )
 
 
-def _concentration(one: TaskScores, place: int) -> dict[str, Float]:
-    """The AUROC of the axes used most minus that of the rest at one share, (E, F) by condition."""
-    return {name: one.top[name][place] - one.rest[name][place] for name in CONDITIONS}
-
-
 def _gain_table(experiment: PlateExperiment) -> Table:
     pairs = (*((b, a) for a, b in STEPS), ("ica", "base"), ("ica", "rotated"))
     head = ["task", "targets", "folds", "plate variance", "plate accuracy, Base", "PCA + ICA", "by chance"]
@@ -172,7 +161,7 @@ def _gain_table(experiment: PlateExperiment) -> Table:
         accuracies = (one.accuracy["base"], one.accuracy["ica"], one.chance)
         cells: list[Any] = [task, len(one.guides), len(one.chance), one.variance]
         cells += [float(np.nanmean(values)) for values in accuracies]
-        rows.append(cells + [claims.difference_cell(estimate_difference(one.gain(*pair))) for pair in pairs])
+        rows.append(cells + [estimate_cell(estimate_difference(one.gain(*pair))) for pair in pairs])
     note = (
         "Gains in AUROC with their 95 % interval over folds; in the tasks weeks and active a fold is a week. Plate "
         "variance: the share of the variance of controls between plates. Plate accuracy: how often a linear classifier "
@@ -187,10 +176,10 @@ def _condition_table(experiment: PlateExperiment) -> Table:
     rows = []
     for task, one in experiment.tasks.items():
         for name in CONDITIONS:
-            values = [one.auroc, one.sparsity, *(_concentration(one, i) for i in range(len(experiment.shares)))]
+            values = [one.auroc, one.sparsity, *(one.concentration(i) for i in range(len(experiment.shares)))]
             means = [estimate_difference(one.by_fold(some[name])).value for some in values]
-            paper = TABLES_4_AND_7[name] if len(experiment.shares) == len(TABLES_4_AND_7[name]) else ()
-            rows.append((f"{task}: {LABELS[name]}", *means, *paper))
+            paper = PAPER["concentration"][name]
+            rows.append((f"{task}: {LABELS[name]}", *means, *(paper if len(paper) == len(experiment.shares) else ())))
     printed = ["paper, Table 4", "paper, Table 7", "paper, Table 7"] if len(rows[0]) > len(head) else []
     note = (
         "Means over folds. The last columns are concentration: AUROC of trees on the axes used most minus that of "

@@ -14,7 +14,7 @@ from typing import Any
 from congruence.experiments.data.screen import SHARE, simulate_screen
 from congruence.experiments.recipes.claims import read_text
 from congruence.experiments.recipes.deconfounding import claims, plates
-from congruence.experiments.recipes.deconfounding.screen import PrefixedParts, ScreenScores, score_screen
+from congruence.experiments.recipes.deconfounding.screen import ScreenScores, score_screen
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.parts import Parts
@@ -78,7 +78,6 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
     text, experiment = read_text("deconfounding")["simulated"], from_numbers(DialExperiment, ours)
     return Presentation(
         headlines=claims.headline(experiment),
-        paper=claims.PAPER,
         findings=claims.judge(experiment),
         tables=claims.make_tables(experiment),
         figures=(claims.draw_dial(experiment), claims.draw_genes(experiment)),
@@ -90,7 +89,7 @@ def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentatio
 def _score(job: RecipeJob, dial: float, guides: int, shares: tuple[float, ...], rotations: int) -> ScreenScores:
     n, d, many, share = (job.parameters[name] for name in ("n", "d", "plates", "share"))
     screen = simulate_screen(n, d, many, dial, job.seed, share=share)
-    parts = PrefixedParts(parts_of_screens(job.parts, shares), f"dial{dial:g}-guides{guides}")
+    parts = replace(parts_of_screens(job.parts, shares), prefix=f"dial{dial:g}-guides{guides}-")
     return score_screen(screen, job, parts, guides=guides, shares=shares, rotations=rotations)
 
 

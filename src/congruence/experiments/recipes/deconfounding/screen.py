@@ -41,11 +41,8 @@ def estimate_difference(values: Float, *, folds: bool = True) -> Difference:
     plates of the same screen. Other values, such as those of factors, are taken to be independent.
     """
     known = values[np.isfinite(values)]
-    return (
-        Difference(mean_of_finite(known), *t_interval(known, folds=folds))
-        if len(known)
-        else Difference(*[math.nan] * 3)
-    )
+    interval = t_interval(known, folds=folds) if len(known) else (math.nan, math.nan)
+    return Difference(mean_of_finite(known), *interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +67,10 @@ class TreeScores:
     def by_fold(self, values: Float) -> Float:
         """The mean of values (E, F) in each fold, (F,): first over the guides of a gene, then over genes."""
         return _mean(np.array([_mean(self.of_gene(values, gene)) for gene in self.genes]))
+
+    def concentration(self, place: int) -> dict[str, Float]:
+        """The AUROC of the axes used most minus that of the rest at one share, (E, F) by condition."""
+        return {name: self.top[name][place] - self.rest[name][place] for name in CONDITIONS}
 
     def gain(self, condition: str, reference: str) -> Float:
         """The AUROC of one condition minus that of another, in each fold, (F,)."""
@@ -96,18 +97,6 @@ def _mean(values: Float) -> Float:
     return np.array([mean_of_finite(column) for column in values.T])
 
 
-@dataclass(frozen=True)
-class PrefixedParts:
-    """Parts of one screen among those of several: the same names with a prefix."""
-
-    parts: Parts
-    prefix: str
-
-    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> Arrays:
-        """Return the arrays of a part, from disk if they are there, else from `compute`."""
-        return self.parts.get(f"{self.prefix}-{name}", compute)
-
-
 def tree_labels(screen: SimulatedScreen, guides: int, controls: int | None, seed: int) -> Array:
     """The gene of each row, "control", or `UNUSED` for rows that trees do not see, (n,).
 
@@ -124,7 +113,7 @@ def tree_labels(screen: SimulatedScreen, guides: int, controls: int | None, seed
 def score_screen(
     screen: SimulatedScreen,
     job: RecipeJob,
-    parts: PrefixedParts,
+    parts: Parts,
     guides: int,
     shares: tuple[float, ...],
     rotations: int,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.document import Cell, Table, share
+from congruence.document import Table, share
 from congruence.experiments.recipes.claims import Claim, Estimate, over_seeds, read_claims
 from congruence.experiments.recipes.claims import difference as between
 from congruence.experiments.recipes.disentanglement.scores import (
@@ -20,7 +19,7 @@ from congruence.experiments.recipes.disentanglement.scores import (
     keep_reconstructing,
     mean_over_data,
 )
-from congruence.experiments.recipes.result import number_table
+from congruence.experiments.recipes.result import estimate_cell, number_table
 from congruence.formatting import number
 from congruence.result import Finding
 from congruence.stats.intervals import rank_correlation_interval
@@ -51,12 +50,12 @@ def headlines(results: Sequence[DisentanglementScores]) -> tuple[str, ...]:
     for one in results:
         contest = (one.rows["AE + ICA"], one.best_other)
         first, *rest = sorted(contest, key=lambda row: -row.interval()[0])
-        after = " and ".join(f"{row.name} with {_infom_text(row)}" for row in rest)
+        after = " and ".join(f"{row.name} with {row.interval()}" for row in rest)
         best = one.best_quantised
         sentences.append(
-            f"On {one.data} {first.name} has the highest InfoM of the models of table 2, {_infom_text(first)}, "
-            f"followed by {after}; a plain autoencoder has {_infom_text(one.rows['AE'])}, and with quantised latents "
-            f"{best.name} {_infom_text(best)}."
+            f"On {one.data} {first.name} has the highest InfoM of the models of table 2, {first.interval()}, "
+            f"followed by {after}; a plain autoencoder has {one.rows['AE'].interval()}, and with quantised latents "
+            f"{best.name} {best.interval()}."
         )
     return tuple(sentences)
 
@@ -83,7 +82,7 @@ def _judge_gain(claim: Claim, result: DisentanglementScores, row: str) -> Findin
     return claim.about(data=result.data).judge(
         gap,
         null=0.0,
-        evidence=f"AE {_infom_text(plain)}, {row} {_infom_text(ica)}: a gain of {gap}, each at its own weight decay "
+        evidence=f"AE {plain.interval()}, {row} {ica.interval()}: a gain of {gap}, each at its own weight decay "
         f"and step. For the trainings of the latter, seed by seed, InfoM goes from {same}; a supervised linear map of "
         f"the same codes reaches {number(read, 2)}.",
     )
@@ -97,8 +96,8 @@ def _judge_against(result: DisentanglementScores, other: ScoreRow) -> Finding:
     return claim.judge(
         gap,
         null=0.0,
-        evidence=f"The best of these is {other.name}, InfoM {_infom_text(other)}; AE + ICA has "
-        f"{_infom_text(ica)}: a difference of {gap}. {winner} is better here.",
+        evidence=f"The best of these is {other.name}, InfoM {other.interval()}; AE + ICA has "
+        f"{ica.interval()}: a difference of {gap}. {winner} is better here.",
     )
 
 
@@ -150,7 +149,7 @@ def _judge_choice(result: DisentanglementScores) -> Finding:
 
 def _judge_rounding(result: DisentanglementScores) -> Finding:
     rows = [result.rows[name] for name in ("AE + ICA, ten values", "AE + ICA", "QLAE", "QLAE, not rounded")]
-    rounded, exact, qlae, unrounded = map(_infom_text, rows)
+    rounded, exact, qlae, unrounded = (row.interval() for row in rows)
     claim = CLAIMS["{data}: rounding-raises-infom"].about(data=result.data)
     gain = over_seeds(rows[0].values() - rows[1].values())
     return claim.judge(
@@ -159,10 +158,6 @@ def _judge_rounding(result: DisentanglementScores) -> Finding:
         evidence=f"AE + ICA has {exact}, and {rounded} if rounded: a difference of {gain}, seed by seed. "
         f"QLAE has {qlae}; the codes of the same trainings before they are rounded have {unrounded}.",
     )
-
-
-def _infom_text(row: ScoreRow) -> str:
-    return str(Estimate(*row.interval()))
 
 
 def note_data(results: Sequence[DisentanglementScores]) -> tuple[str, ...]:
@@ -192,7 +187,7 @@ def _score_table(result: DisentanglementScores) -> Table:
         if name == QUANTISED[0]:
             rows.append(("discrete latent models", *[None] * (len(head) - 1)))
         row, one = result.rows[name], result.rows[name].candidate
-        scores = [_cell(*row.interval(score)) for score in (*SCORES, *OTHER_SCORES)]
+        scores = [estimate_cell(row.interval(score)) for score in (*SCORES, *OTHER_SCORES)]
         chosen = f"weight decay {one.variant.decay:g}, step {one.step}"
         rows.append((name, chosen, *scores, one.psnr, one.variant.seeds))
     note = (
@@ -202,15 +197,11 @@ def _score_table(result: DisentanglementScores) -> Table:
     return number_table(f"Scores on {result.data}", head, rows, note)
 
 
-def _cell(mean: float, low: float, high: float) -> Cell:
-    return Cell(str(Estimate(mean, low, high)), "" if math.isnan(mean) else mean)
-
-
 def _aggregated_table(results: Sequence[DisentanglementScores]) -> Table:
     """Means over data sets; intervals come from how seeds differ on each."""
     data = ", ".join(one.data for one in results)
     rows = [
-        (name, data, *(_cell(*mean_over_data([one.rows[name].values(score) for one in results])) for score in SCORES))
+        (name, data, *(estimate_cell(mean_over_data([one.rows[name].values(s) for one in results])) for s in SCORES))
         for name in (*ORDER, *QUANTISED)
         if all(name in one.rows for one in results)
     ]

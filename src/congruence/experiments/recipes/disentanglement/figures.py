@@ -153,8 +153,7 @@ def _paint_heat(axes: Any, strengths: Float) -> None:
         alpha = round(0.04 + 0.9 * float(strength), 2)
         axes.add_patch(Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, facecolor=HEAT, alpha=alpha, edgecolor="none"))
     axes.set(xlim=(-0.5, strengths.shape[1] - 0.5), ylim=(len(strengths) - 0.5, -0.5))
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(GRID)
+    axes.spines[["left", "bottom"]].set_color(GRID)
 
 
 def draw_traversals(
@@ -177,8 +176,7 @@ def draw_traversals(
             axes.set_yticks([(i + 0.5) * each - APART / 2 for i in range(len(names))], names)
             axes.set_xticks([])
             axes.tick_params(length=0)
-            for spine in axes.spines.values():
-                spine.set_visible(False)
+            axes.spines[:].set_visible(False)
             axes.set_title(title, loc="left")
 
     return draw_figure(
@@ -196,11 +194,7 @@ def sheet(pictures: Array) -> Array:
     """Pictures (rows, columns, channels, height, width), uint8, as one image (height, width, 3 or 4) with gaps."""
     rows, columns, channels, height, width = pictures.shape
     colours = pictures[:, :, :3] if channels >= 3 else pictures[:, :, [0, 0, 0]]
-    tall, wide = rows * (height + APART) - APART, columns * (width + APART) - APART
-    whole = np.zeros((tall, wide, 4), np.uint8)  # what is between pictures lets the page through
-    for i in range(rows):
-        for j in range(columns):
-            top, left = i * (height + APART), j * (width + APART)
-            whole[top : top + height, left : left + width, :3] = colours[i, j].transpose(1, 2, 0)
-            whole[top : top + height, left : left + width, 3] = 255
-    return whole
+    whole = np.zeros((rows, height + APART, columns, width + APART, 4), np.uint8)  # gaps let the page through
+    whole[:, :height, :, :width, :3] = colours.transpose(0, 3, 1, 4, 2)
+    whole[:, :height, :, :width, 3] = 255
+    return whole.reshape(rows * (height + APART), -1, 4)[:-APART, :-APART]

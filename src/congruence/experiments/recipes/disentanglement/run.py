@@ -7,7 +7,7 @@ applied to its latents; and InfoMEC is compared with that of models that were ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.experiments.data.registry import find_image_set
 from congruence.experiments.processes import run_tasks
-from congruence.experiments.recipes._snapshots import clear_parts
+from congruence.experiments.recipes._snapshots import open_parts
 from congruence.experiments.recipes.disentanglement import claims, figures
 from congruence.experiments.recipes.disentanglement.scores import (
     OTHER_SCORES,
@@ -136,13 +136,9 @@ def read_study(data: str, numbers: Mapping[str, Any]) -> DisentanglementScores:
 
 def compute(job: RecipeJob) -> dict[str, Any]:
     """Train all models on all data sets, choose and score them."""
-    if not job.parts.kept:
-        clear_parts(job.parts)
-    parts = replace(job.parts, kept=True)  # what is written now is read again
-    names = job.parameters["data"].split(",")
-    return {
-        name: _run_study(job, ImageStudy(name, job.parameters, job.seed, job.device, parts)).to_dict() for name in names
-    }
+    parts, names = open_parts(job.parts), job.parameters["data"].split(",")
+    studies = (ImageStudy(name, job.parameters, job.seed, job.device, parts) for name in names)
+    return {study.data: _run_study(job, study).to_dict() for study in studies}
 
 
 def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:

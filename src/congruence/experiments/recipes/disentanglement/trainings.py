@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -19,6 +19,7 @@ from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS, find_snapshots, load_or_train_snapshots
 from congruence.experiments.runs import CHECKPOINT
 from congruence.experiments.training._train_model import train_model
+from congruence.experiments.training.loop import Progress
 from congruence.experiments.training.settings import Training
 from congruence.ica.latents import latent_components
 from congruence.parts import Arrays, Parts
@@ -117,7 +118,7 @@ def _images(name: str, n: int | None, side: int | None, device: str) -> FactorIm
 
 
 def load_snapshots(
-    study: ImageStudy, variant: ModelVariant, number: int, progress: Callable[[int, int, float], None] | None = None
+    study: ImageStudy, variant: ModelVariant, number: int, progress: Progress | None = None
 ) -> list[Arrays]:
     """The snapshots of a training, which is run, or resumed, if one is missing.
 
@@ -130,9 +131,7 @@ def load_snapshots(
     return load_or_train_snapshots(study.parts, names, folder, partial(_train, study, variant, number, progress))
 
 
-def _train(
-    study: ImageStudy, variant: ModelVariant, number: int, progress: Callable[[int, int, float], None] | None
-) -> None:
+def _train(study: ImageStudy, variant: ModelVariant, number: int, progress: Progress | None) -> None:
     """Train with the published protocol; on a CPU with one thread, so that the same seed gives the same bits."""
     data, folder = study.images(), study.parts.folder / RUNS / study.name(variant, number)
     p, seed, on_cpu = study.parameters, 1000 * study.seed + number, study.device == "cpu"

@@ -233,28 +233,16 @@ def _grid_table(grid: OverlapGrid) -> Table:
     measured += () if grid.published else ("loss of the truth", "sparsity gap")
     head = ("overlap", "λ", "SIS, paper", "SIS, selected", "95 % interval", "lowest data seed", *measured)
     seeds, restarts = grid.sis.shape[2:]
-    title = f"{grid.slots} slots" + ("" if grid.turned else f", {how_trained(grid)}")
-    return number_table(title, head, rows, f"{count(seeds, 'data seed')}, {count(restarts, 'restart')} each; held out.")
-
-
-def how_trained(grid: OverlapGrid) -> str:
-    """How a grid differs from our training with rotations."""
-    return "published protocol" if grid.published else "without rotations"
+    return number_table(
+        grid.title, head, rows, f"{count(seeds, 'data seed')}, {count(restarts, 'restart')} each; held out."
+    )
 
 
 def _density_table(densities: Densities) -> Table:
-    series = (
-        densities.dependence,
-        densities.margin,
-        densities.ceiling,
-        densities.selected,
-        densities.ica_mixture,
-        densities.ica_observed,
-    )
-    rows = [
-        ("infinitely many" if np.isinf(degrees) else f"{degrees:g}", *(float(values[i].mean()) for values in series))
-        for i, degrees in enumerate(densities.degrees)
-    ]
+    names = ("dependence", "margin", "ceiling", "selected", "ica_mixture", "ica_observed")
+    means = zip(*(getattr(densities, name).mean(1).tolist() for name in names), strict=True)
+    degrees = ("infinitely many" if np.isinf(one) else f"{one:g}" for one in densities.degrees)
+    rows = [(one, *values) for one, values in zip(degrees, means, strict=True)]
     head = ("degrees of freedom", "largest correlation", "margin of Type D", "SIS of the truth", "SIS, selected")
     return number_table(
         "Dependent latents", (*head, "SIS, ICA of a mixture", "SIS, ICA of x"), rows, "Means over data seeds."

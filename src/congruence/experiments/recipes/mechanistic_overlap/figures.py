@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from congruence.experiments.recipes.claims import over_seeds
-from congruence.experiments.recipes.mechanistic_overlap.claims import how_trained
 from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
-from congruence.experiments.recipes.result import RecipeFigure, draw_figure
+from congruence.experiments.recipes.result import RecipeFigure, draw_figure, paint_panels
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE
@@ -29,22 +28,13 @@ def draw_figures(grids: Sequence[OverlapGrid], densities: Densities | None) -> t
 
 def draw_scores(grids: Sequence[OverlapGrid]) -> RecipeFigure:
     """SIS against overlap: selected with intervals, the mean over restarts, every restart, and the true latents."""
-
-    def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(grids), sharey=True, squeeze=False)[0]
-        for axes, grid in zip(panels, grids, strict=True):
-            _scores(axes, grid)
-        panels[0].set_ylabel("SIS")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
-
     summary = "; ".join(
-        f"{grid.slots} slots{'' if grid.turned else f', {how_trained(grid)}'} "
-        + ", ".join(number(value, 2) for value in grid.selected(grid.sis)[:, 0].mean(1))
+        f"{grid.title} {', '.join(number(value, 2) for value in grid.selected(grid.sis)[:, 0].mean(1))}"
         for grid in grids
     )
     return draw_figure(
         "sis-by-overlap",
-        paint,
+        lambda figure: paint_panels(figure, grids, _scores, "SIS", 3, sharey=True),
         (320 * len(grids) + 40, 400),
         f"SIS of selected restarts from no overlap to the largest, weaker strength: {summary}",
         "Selected by loss, mean over data seeds with 95 % intervals (solid); mean over all restarts (dashed); every "
@@ -69,33 +59,15 @@ def _scores(axes: Any, grid: OverlapGrid) -> None:
         axes.plot(x, grid.sis[:, j].mean((1, 2)), linewidth=1.3, label=f"λ = {strength:g}, all restarts", **hollow)
     axes.plot(at, grid.ceiling.mean(1), color=MUTED, linewidth=1.5, dashes=(1, 1.2), label="the true latents")
     axes.set(xlabel="overlap with a neighbour", ylim=(min(-0.05, float(grid.sis.min())), 1.05))
-    axes.set_title(_title(grid), loc="left")
-    axes.grid(axis="y")
-
-
-def _title(grid: OverlapGrid) -> str:
-    return f"{grid.slots} slots" + ("" if grid.turned else f", {how_trained(grid)}")
+    axes.set_title(grid.title, loc="left")
 
 
 def draw_losses(grids: Sequence[OverlapGrid]) -> RecipeFigure:
     """The loss of each restart over that of the true generator, against its SIS over that of the true latents."""
 
     def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(grids), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, grid in zip(panels, grids, strict=True):
-            for j, strength in enumerate(grid.strengths):
-                colour, marker = MARKS[j % len(MARKS)]
-                truth = strength * grid.truth[1:, :, None]  # without overlap it is 0
-                ratio = (grid.loss[1:, j] / truth).ravel()
-                share = (grid.sis[1:, j] / grid.ceiling[1:, :, None]).ravel()
-                axes.plot(ratio, share, marker, color=colour, markersize=4, alpha=0.5, label=f"λ = {strength:g}")
-            axes.axvline(1.0, color=INK, linewidth=1.2, dashes=(3, 1.6))
-            axes.set(xlabel="loss over the truth's (log)", xscale="log")
-            axes.set_title(_title(grid), loc="left")
-            axes.grid(axis="y")
-        plain_decades(panels[0].xaxis, *panels[0].get_xlim())
-        panels[0].set_ylabel("SIS over the truth's")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
+        first, *_ = paint_panels(figure, grids, _losses, "SIS over the truth's", 2, sharex=True, sharey=True)
+        plain_decades(first.xaxis, *first.get_xlim())
 
     return draw_figure(
         "loss-and-sis",
@@ -105,6 +77,18 @@ def draw_losses(grids: Sequence[OverlapGrid]) -> RecipeFigure:
         "Every restart with overlap. Right of the line a solution with a lower loss is known: the true generator. Left "
         "of it nothing is known, since a nonlinear map inside a slot can lower the contrast of the truth, too.",
     )
+
+
+def _losses(axes: Any, grid: OverlapGrid) -> None:
+    for j, strength in enumerate(grid.strengths):
+        colour, marker = MARKS[j % len(MARKS)]
+        truth = strength * grid.truth[1:, :, None]  # without overlap it is 0
+        ratio = (grid.loss[1:, j] / truth).ravel()
+        share = (grid.sis[1:, j] / grid.ceiling[1:, :, None]).ravel()
+        axes.plot(ratio, share, marker, color=colour, markersize=4, alpha=0.5, label=f"λ = {strength:g}")
+    axes.axvline(1.0, color=INK, linewidth=1.2, dashes=(3, 1.6))
+    axes.set(xlabel="loss over the truth's (log)", xscale="log")
+    axes.set_title(grid.title, loc="left")
 
 
 def draw_densities(densities: Densities) -> RecipeFigure:

@@ -65,6 +65,12 @@ class OverlapGrid:
     published: bool = False  # by the published protocol: the slots of the generator share one network
 
     @property
+    def title(self) -> str:
+        """The number of slots, and how the training differs from ours with rotations."""
+        how = "" if self.turned else ", published protocol" if self.published else ", without rotations"
+        return f"{self.slots} slots{how}"
+
+    @property
     def loss(self) -> Float:
         """The loss that selects a restart, (overlaps, strengths, data seeds, restarts); it uses no true latent."""
         loss = self.error + np.array(self.strengths)[:, None, None] * self.contrast

@@ -9,7 +9,7 @@ deviation 0.3. With a single unit, a component where it is inactive would hardly
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.experiments.recipes.mixture_likelihood import claims
 from congruence.experiments.recipes.recipe import RecipeJob
-from congruence.experiments.recipes.result import Presentation, as_numbers, from_numbers
+from congruence.experiments.recipes.result import Presentation, from_numbers
 from congruence.mixture.distances import affine_distance
 from congruence.mixture.likelihood import PARAMETERS as MODEL_PARAMETERS
 from congruence.mixture.likelihood import ReluModel
@@ -127,16 +127,8 @@ def compute(job: RecipeJob) -> dict[str, Any]:
         cases.append(case)
     job.progress("the counterexample", count, count + 1)
     shown = [ShownSlice(one.number, one.components, slices[one.number][i]) for one, i in claims.choose_slices(cases)]
-    return {"cases": cases, "shown": as_arrays(shown), "remark 3.12": as_arrays(measure_remark(values))}
-
-
-def as_arrays(value: Any) -> Any:
-    """Plain data with the values of slices, which `Slice.to_dict` leaves out."""
-    if isinstance(value, list):
-        return [as_arrays(one) for one in value]
-    if not is_dataclass(value):
-        return as_numbers(value)
-    return {one.name: as_arrays(getattr(value, one.name)) for one in fields(value)}
+    # Unlike `Slice.to_dict`, `asdict` keeps the values of slices.
+    return {"cases": cases, "shown": list(map(asdict, shown)), "remark 3.12": asdict(measure_remark(values))}
 
 
 def present(ours: Mapping[str, Any], settings: Mapping[str, Any]) -> Presentation:

@@ -214,11 +214,8 @@ def _judge_heads(claim: Claim, pairs: PairScores, name: str) -> Finding:
     if not heads:
         return claim.judge(math.nan, null=0.0, evidence="These trainings were scored before heads were weighted.")
     unique = all(one["unique"] for one in heads)
-    mean, fitted, chance = (
-        float(np.mean([one["heads"] for one in heads])),
-        held_out(pairs, "linear"),
-        mean_null(pairs, "linear"),
-    )
+    mean = float(np.mean([one["heads"] for one in heads]))
+    fitted, chance = held_out(pairs, "linear"), mean_null(pairs, "linear")
     return claim.judge(
         _over(pairs, lambda one: _gain_of_heads(one, name)),
         null=0.0,
@@ -241,20 +238,13 @@ def _judge_training(scores: FamilyScores) -> Finding:
         steps = own.get("steps", ())
         if not steps:
             continue
-        first, *_, last = [one["similarity"] / one["null"] for one in steps]
+        first, *_, last = map(_share_of_chance, steps)
         ratios.append(_ratio_of_steps(steps[0], steps[-1]))
         raw = [number(steps[k]["similarity"]) for k in (0, -1)]
         parts.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
-    return (
-        CLAIMS["training-reduces-the-error"]
-        .each(len(ratios))
-        .judge(
-            *sorted(ratios, reverse=True),
-            null=1.0,
-            evidence="Held-out error as a share of its null, from before the first step to the last: "
-            f"{'; '.join(parts)}.",
-        )
-    )
+    claim, words = CLAIMS["training-reduces-the-error"].each(len(ratios)), "; ".join(parts)
+    evidence = f"Held-out error as a share of its null, from before the first step to the last: {words}."
+    return claim.judge(*sorted(ratios, reverse=True), null=1.0, evidence=evidence)
 
 
 def _ratio_of_steps(first: Mapping[str, Any], last: Mapping[str, Any]) -> Estimate:

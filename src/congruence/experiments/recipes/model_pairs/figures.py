@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from congruence.experiments.recipes.model_pairs.claims import (
     pairs_by_kind,
 )
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
-from congruence.experiments.recipes.result import RecipeFigure, draw_figure
+from congruence.experiments.recipes.result import RecipeFigure, draw_figure, paint_panels
 from congruence.formatting import number
 from congruence.report.figures.heat_maps import layer_picture
 from congruence.report.figures.scales import step_axis
@@ -88,48 +89,32 @@ def _column(axes: Any, kind: str, pairs: PairScores) -> None:
 def draw_layers(scores: FamilyScores) -> RecipeFigure:
     """The held-out error of each layer to the same layer of another seed."""
 
-    def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(TRAINED))
-        for axes, family in zip(panels, TRAINED, strict=True):
-            layers = scores[family]["layers"]
-            names = [layer_name(k, len(layers)) for k in range(len(layers))]
-            for column in COLUMNS[:3]:
-                _line(axes, range(len(layers)), [one[column]["held_out"]["mean"] for one in layers], column)
-            axes.set_xticks(range(len(layers)), [name.replace("block ", "") for name in names], rotation=40, ha="right")
-            axes.set_ylim(bottom=0)
-            axes.set_title(KINDS[family], loc="left")
-            axes.grid(axis="y")
-        panels[0].set_ylabel("held-out error")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    def paint(axes: Any, family: str) -> None:
+        layers = scores[family]["layers"]
+        names = [layer_name(k, len(layers)) for k in range(len(layers))]
+        _paint_errors(axes, family, range(len(layers)), lambda column: [o[column]["held_out"]["mean"] for o in layers])
+        axes.set_xticks(range(len(layers)), [name.replace("block ", "") for name in names], rotation=40, ha="right")
 
     rigid = {family: [one["similarity"]["held_out"]["mean"] for one in scores[family]["layers"]] for family in TRAINED}
     summary = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
     label = f"Held-out error up to a rigid map, layer by layer: {summary}"
     caption = "Two seeds, the same layer of each, from the first layer to the penultimate one."
-    return draw_figure("by-layer", paint, (900, 380), label, caption)
+    return _draw_families("by-layer", paint, 900, label, caption)
 
 
 def draw_steps(scores: FamilyScores) -> RecipeFigure:
     """The held-out error of the penultimate layer, and the difference of outputs, by training step."""
 
-    def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(TRAINED))
-        for axes, family in zip(panels, TRAINED, strict=True):
-            steps = scores[family]["steps"]
-            at = [one["step"] for one in steps]
-            for column in COLUMNS[:3]:
-                _line(axes, at, [one[column] for one in steps], column)
-            other = axes.twinx()
-            apart = [one["outputs_of_chance"] for one in steps]
-            other.plot(at, apart, color=MUTED, linewidth=1.4, dashes=(3, 1.6), marker="x")
-            other.set_ylim(0, max(1.05, 1.05 * max(apart)))
-            other.set_ylabel("outputs apart, of chance (dashed)" if family == TRAINED[-1] else "")
-            step_axis(axes, at)
-            axes.set_ylim(bottom=0)
-            axes.set_title(KINDS[family], loc="left")
-            axes.grid(axis="y")
-        panels[0].set_ylabel("held-out error")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    def paint(axes: Any, family: str) -> None:
+        steps = scores[family]["steps"]
+        at = [one["step"] for one in steps]
+        _paint_errors(axes, family, at, lambda column: [one[column] for one in steps])
+        other = axes.twinx()
+        apart = [one["outputs_of_chance"] for one in steps]
+        other.plot(at, apart, color=MUTED, linewidth=1.4, dashes=(3, 1.6), marker="x")
+        other.set_ylim(0, max(1.05, 1.05 * max(apart)))
+        other.set_ylabel("outputs apart, of chance (dashed)" if family == TRAINED[-1] else "")
+        step_axis(axes, at)
 
     summary = "; ".join(
         f"{KINDS[family]} {', '.join(number(one['similarity'], 2) for one in scores[family]['steps'])}"
@@ -137,12 +122,23 @@ def draw_steps(scores: FamilyScores) -> RecipeFigure:
     )
     label = f"Held-out error up to a rigid map by training step: {summary}"
     caption = "Penultimate layer, mean over pairs, from before the first step to the last."
-    return draw_figure("by-step", paint, (940, 380), label, caption)
+    return _draw_families("by-step", paint, 940, label, caption)
 
 
-def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> None:
-    colour, marker = MARKS[column]
-    axes.plot(x, y, color=colour, marker=marker, linewidth=1.8, markersize=6, label=CALLED[column])
+def _draw_families(
+    name: str, paint: Callable[[Any, str], None], width: float, label: str, caption: str
+) -> RecipeFigure:
+    """A panel of held-out errors for each family that is trained here."""
+    panels = partial(paint_panels, cases=TRAINED, paint=paint, ylabel="held-out error", ncols=3)
+    return draw_figure(name, panels, (width, 380), label, caption)
+
+
+def _paint_errors(axes: Any, family: str, x: Sequence[float], errors: Callable[[str], list[float]]) -> None:
+    for column in COLUMNS[:3]:
+        colour, marker = MARKS[column]
+        axes.plot(x, errors(column), color=colour, marker=marker, linewidth=1.8, markersize=6, label=CALLED[column])
+    axes.set_ylim(bottom=0)
+    axes.set_title(KINDS[family], loc="left")
 
 
 def _layer_figure(family: str, scores: Mapping[str, Any]) -> RecipeFigure:

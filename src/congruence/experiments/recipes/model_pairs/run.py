@@ -7,13 +7,12 @@ configurations. Five graph networks that others trained are compared, too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from congruence.checks import require
 from congruence.experiments.processes import run_tasks
-from congruence.experiments.recipes._snapshots import clear_parts
+from congruence.experiments.recipes._snapshots import open_parts
 from congruence.experiments.recipes.model_pairs import claims, figures, tables
 from congruence.experiments.recipes.model_pairs.scores import (
     ADMET,
@@ -97,9 +96,7 @@ def compute(job: RecipeJob) -> dict[str, Any]:
     """Train all models and compare all pairs."""
     load_torch()  # a missing library is reported before anything is computed
     require("transformers", "this recipe", "extract")
-    if not job.parts.kept:
-        clear_parts(job.parts)
-    study = PairStudy(job.parameters, job.seed, job.device, replace(job.parts, kept=True))
+    study = PairStudy(job.parameters, job.seed, job.device, open_parts(job.parts))
     _train_and_score(job, study)
     scores = {family: score_family(study, family) for family in SCORED if family != ADMET or has_graphs()}
     return scores | {"data": {family: describe_data(study.data(family)) for family in ("gpt", "mae", "resnet")}}

@@ -98,6 +98,7 @@ def _rest(study: PairStudy, family: str) -> Scores:
     last = _last_snapshots(study, family)
     own = [name for name in last if name.startswith(family)]
     kind, cluster = "picture" if family == "mae" else "softmax", study.data(family).get("clusters")
+    few = None if cluster is None else cluster[:FEW]
     counts = _count_tokens(study.data(family)) if family == "gpt" else None
     pairs = {}
     for a, b in combinations(last, 2):
@@ -106,9 +107,9 @@ def _rest(study: PairStudy, family: str) -> Scores:
     return {
         "pairs": pairs,
         "loss": {name: float(one["loss"]) for name, one in last.items()},
-        "layers": _score_layers(study, [last[name] for name in own[:2]], cluster),
-        "map": _compare_layers(study, {name: last[name] for name in own[:2]}, cluster),
-        "steps": _score_steps(study, family, kind, cluster),
+        "layers": _score_layers(study, [last[name] for name in own[:2]], few),
+        "map": _compare_layers(study, {name: last[name] for name in own[:2]}, few),
+        "steps": _score_steps(study, family, kind, few),
         "maps": _summarise_spectra(last[own[0]]),
     }
 
@@ -210,11 +211,10 @@ def disagreement(a: Array, b: Array, kind: str, seed: int) -> dict[str, float]:
 
 def _score_layers(study: PairStudy, two: Sequence[Arrays], cluster: Array | None) -> list[Scores]:
     """The nearness of each layer of the first model to the same layer of the second, held out."""
-    some = None if cluster is None else cluster[:FEW]
     scores = []
     for k in range(_count_layers(two[0])):
         runs = {name: one[f"layer{k}"][:FEW].astype(np.float32) for name, one in zip("ab", two, strict=True)}
-        pair = _compare(study, runs, cluster=some, groups=COLUMNS[:3], nulls=2).pairs[0]
+        pair = _compare(study, runs, cluster=cluster, groups=COLUMNS[:3], nulls=2).pairs[0]
         scores.append({group: near.to_dict() for group, near in pair.groups.items()})
     return scores
 
@@ -230,8 +230,7 @@ def _compare_layers(study: PairStudy, two: Mapping[str, Arrays], cluster: Array 
     how = {"folds": study.parameters["folds"], "seed": study.seed, "device": "cpu"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewRowsWarning)
-        some = None if cluster is None else cluster[:FEW]
-        result = compare_layers(*layers, names=(first, second), cluster=some, **how)
+        result = compare_layers(*layers, names=(first, second), cluster=cluster, **how)
     return {**result.numbers(), "notes": list(result.notes), "settings": dict(result.settings)}
 
 
@@ -247,11 +246,10 @@ def _count_layers(last: Arrays) -> int:
 def _score_steps(study: PairStudy, family: str, kind: str, cluster: Array | None) -> list[Scores]:
     """The mean over pairs of nearness, held out, and of the difference of outputs, in each snapshot."""
     snapshots = {f"{family}-{number}": load_snapshots(study, family, number) for number in range(study.seeds(family))}
-    some = None if cluster is None else cluster[:FEW]
     scores = []
     for k, step in enumerate(study.steps(family)):
         runs = {name: one[k]["last"][:FEW] for name, one in snapshots.items()}
-        pairs = _compare(study, runs, cluster=some, groups=COLUMNS[:3], nulls=2, bootstrap=0).pairs
+        pairs = _compare(study, runs, cluster=cluster, groups=COLUMNS[:3], nulls=2, bootstrap=0).pairs
         outputs = {name: one[k]["outputs"] for name, one in snapshots.items()}
         distances = [disagreement(outputs[p.source], outputs[p.target], kind, study.seed) for p in pairs]
         near = {group: float(np.mean([p.groups[group].held_out.mean for p in pairs])) for group in COLUMNS[:3]}

@@ -12,12 +12,11 @@ import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from congruence.activations.layers import find_layers, output_tensor
+from congruence.activations.layers import find_layers, hooks, output_tensor
 from congruence.arrays import Array, Float
 
 LOST = 1e-5  # of the largest singular value: smaller ones are rounding
@@ -112,16 +111,12 @@ def _collect(net: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
     outputs: dict[str, Any] = {}
 
-    def keep(name: str, module: Any, args: Any, output: Any) -> None:
+    def keep(name: str, output: Any) -> None:
         tensor = output_tensor(output)
         outputs[name] = tensor.requires_grad_() if torch.is_grad_enabled() and not tensor.requires_grad else tensor
 
-    handles = [module.register_forward_hook(partial(keep, name)) for name, module in find_layers(net, names).items()]
-    try:
+    with hooks(find_layers(net, names), keep):
         yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _singular(jacobians: Any) -> JacobianSpectra:

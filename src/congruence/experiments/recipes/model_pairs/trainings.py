@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, MODELS, RUNS, find_snapshots, load_or_train_snapshots
 from congruence.experiments.recipes.model_pairs.spectra import decoder_spectra, layer_spectra
 from congruence.experiments.runs import CHECKPOINT, start_run
-from congruence.experiments.training.loop import optimise
+from congruence.experiments.training.loop import Progress, optimise
 from congruence.experiments.training.settings import Training
 from congruence.parts import Arrays, Parts
 from congruence.rows.devices import full_precision
@@ -29,7 +29,6 @@ OTHER_WIDTH = {"gpt": "wide", "mae": "large"}  # the same model with another wid
 WRITTEN = 500  # rows whose outputs are stored
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.05  # of AdamW, the same for all; not tuned
 FACTOR = "orientation"  # of rooms, the label of classifiers without MNIST
-TrainingProgress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -141,9 +140,7 @@ def build_member(study: PairStudy, family: str, number: int) -> Any:
     return MaskedPatches(side=study.parameters["side"], channels=channels, seed=seed, **some)
 
 
-def load_snapshots(
-    study: PairStudy, family: str, number: int, progress: TrainingProgress | None = None
-) -> list[Arrays]:
+def load_snapshots(study: PairStudy, family: str, number: int, progress: Progress | None = None) -> list[Arrays]:
     """The snapshots of a training, which is run, or resumed, if one is missing.
 
     Each holds "last" (rows, d), the penultimate layer for held-out rows, "outputs" of the first of these and the
@@ -155,7 +152,7 @@ def load_snapshots(
     return load_or_train_snapshots(study.parts, names, folder, partial(_train, study, family, number, progress))
 
 
-def _train(study: PairStudy, family: str, number: int, progress: TrainingProgress | None) -> None:
+def _train(study: PairStudy, family: str, number: int, progress: Progress | None) -> None:
     """Train by AdamW with warm-up and cosine; on a CPU with one thread, so that the same seed gives the same bits."""
     data, model, size = study.data(family), build_member(study, family, number), study.parameters[family]
     steps, on_cpu = study.steps(family), study.device == "cpu"

@@ -24,7 +24,7 @@ from congruence.experiments.recipes.statistical_versus_structural.regression imp
     fit_draws,
     measure_regression,
 )
-from congruence.experiments.training.small_autoencoders import train_masked_autoencoder
+from congruence.experiments.training.small_autoencoders import mask_images, train_masked_autoencoder
 
 EDITION = 1
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {  # 6 and 2 visible patches are needed: all of them, and too few
@@ -129,7 +129,7 @@ def train(images: MaskedImages, seed: tuple[int, ...], device: str, **options: A
 
     number = int(np.random.SeedSequence(seed).generate_state(1)[0])
     model = train_masked_autoencoder(draw, latent=FACTORS, seed=number, device=device, **options)
-    codes = model.encode(images.pictures, images.shown)
+    codes = model.encode(mask_images(images.pictures, images.shown))
     return {"codes": codes, "pictures": model.decode(codes), "stretch": model.stretch(codes)}
 
 
