@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ class Grid:
     scores: tuple[str, ...]
     values: Float  # (generators, encoders, scores)
 
-    @property
+    @cached_property
     def rescaled(self) -> Float:
         """Scores with 1 for independent factors themselves, of the same kind, and 0 for 0, or for unrelated codes.
 
@@ -99,7 +100,7 @@ class Grid:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(np.abs(high - low) > 1e-6, (self.values - low) / (high - low), math.nan)
 
-    @property
+    @cached_property
     def errors(self) -> Float:
         """-1 where a right encoder scores too low, 1 where a wrong one scores too high, else 0; shaped as `values`."""
         found = np.zeros_like(self.values)
