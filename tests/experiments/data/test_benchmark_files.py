@@ -191,6 +191,7 @@ def test_dsprites_is_read_without_its_colour_and_its_pickled_notes(folder, rng):
     opened = read_dsprites(SPRITES, SIDE)
     assert_array_equal(opened.levels, SPRITES.levels())
     assert_array_equal(opened.images(np.array([9, 2])), 255 * images[[9, 2], None])
+    assert opened.images(np.array([9])).shape[1] == IMAGE_SETS["dsprites"].shape[0]  # what a model is made for
     write_dsprites(folder, images + 3, classes)
     with pytest.raises(InputError, match="imgs must be 0 or 1; got 4"):
         read_dsprites(SPRITES, SIDE).images(np.arange(5))

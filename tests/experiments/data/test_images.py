@@ -73,6 +73,7 @@ def test_every_set_counts_as_published():
         "isaac3d": 737_280, "dsprites": 737_280, "mnist": 60_000,
     }  # fmt: skip
     assert all(one.is_whole for name, one in IMAGE_SETS.items() if name != "mnist")
+    assert {name for name, one in IMAGE_SETS.items() if one.shape[0] == 1} == {"sprites", "dsprites", "mnist"}
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,8 @@ BENCHMARKS = (
         partial(read_folder, "isaac3d", ISAAC3D_GRID),
     ),
     _on_grid(
-        "dsprites", SPRITES_GRID, "a square, ellipse or heart (Matthey et al. 2017)", "dSprites", partial(read_dsprites)
+        "dsprites", SPRITES_GRID, "a square, ellipse or heart (Matthey et al. 2017)", "dSprites",
+        partial(read_dsprites), channels=1,
     ),
     ImageSet(
         "mnist", "handwritten digits, training part (LeCun et al.)", 60_000, (1, 28, 28), DIGIT, "MNIST, training part",
