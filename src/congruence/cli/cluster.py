@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from congruence.errors import CongruenceWarning, InputError, MissingDependencyError, warn_caller
+from congruence.rows.blocks import cluster_failures
 
 ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
 _ADDRESS = re.compile(r"(?P<scheme>(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(?P<port>[0-9]{1,5})")
@@ -47,7 +48,8 @@ def on_cluster(address: str | None) -> Iterator[None]:
             client.wait_for_workers(1, timeout=patience)
         except TimeoutError as error:
             raise InputError(f"--dask {address}: the scheduler has no workers; start some (dask worker)") from error
-        yield
+        with cluster_failures():
+            yield
 
 
 @contextlib.contextmanager
