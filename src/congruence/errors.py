@@ -7,6 +7,7 @@ prints the message alone and exits with code 2.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 import warnings
@@ -29,6 +30,7 @@ class Terminated(SystemExit):
 
     def __init__(self, number: int = signal.SIGTERM) -> None:
         super().__init__(128 + number)
+        self.number = number
 
 
 class InputError(CongruenceError, ValueError):
@@ -67,6 +69,17 @@ def one_sentence(
             raise
         text = f"{type(error).__name__}: {error}" if reason is None else reason(error)
         raise kind(f"{failure}: {text}") from error
+
+
+@contextlib.contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Add the name of a table to an error about its rows: sums of rows, here or on workers, do not know it."""
+    try:
+        yield
+    except InputError as error:
+        if re.search(rf"(?<!\w){re.escape(printable(name))}(?!\w)", str(error)):
+            raise
+        raise type(error)(f"{name}: {error}") from error
 
 
 class NotInvertibleError(CongruenceError, ArithmeticError):

@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import CongruenceError, InputError, TableError, is_failure
+from congruence.errors import CongruenceError, InputError, TableError, is_failure, printable
 from congruence.files import system_reason
 from congruence.memory import check_fits
 
@@ -116,7 +116,7 @@ def reading(path: str | Path, what: str = "") -> Iterator[None]:
     try:
         yield
     except CongruenceError as error:
-        if str(path) not in str(error):
+        if printable(str(path)) not in str(error):
             raise type(error)(f"{path}: {error}") from error
         raise
     except BaseException as error:  # on damaged bytes libraries raise many kinds, from struct.error to RecursionError

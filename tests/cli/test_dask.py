@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import socket
 import sys
 import threading
@@ -60,6 +61,30 @@ def test_components_are_those_of_this_machine(table, given, out, scheduler, caps
     assert found.features == ("ica0", "ica1", "ica2", "ica3", "ica4")
     assert_array_equal(found.ids, table.ids)
     assert_array_equal(found.metadata["Metadata_plate"], table.metadata["Metadata_plate"])
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be blocked")
+def test_ctrl_c_in_a_terminal_does_not_reach_the_workers():
+    def blocked():
+        return {signal.SIGINT, signal.SIGHUP} & signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    with cluster_module.on_cluster("local"):
+        assert distributed.get_client().submit(blocked).result() == {signal.SIGINT, signal.SIGHUP}
+    assert not blocked()
+
+
+@pytest.mark.parametrize("flags", [[], ["--dask"]])
+def test_rows_that_workers_refuse_are_those_of_a_named_table(table, flags, scheduler, capsys):
+    flags = [*flags, scheduler][: 2 * len(flags)]
+    write_table(table, "sound.parquet")
+    assert run(capsys, "sound.parquet", "--model", "m.safetensors")[0] == 0
+    table.values[2000] = np.nan
+    write_table(table, "gap.parquet")
+    for more in ([], ["--apply", "m.safetensors", "--out", "c.parquet"]):
+        code, _, error = run(capsys, "gap.parquet", *more, *flags)
+        assert (code, error.count("\n")) == (2, 1)
+        assert "gap" in error
+        assert "(row 2000" in error
 
 
 def split(table, name, cuts=(1000, 1700)):

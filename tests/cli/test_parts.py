@@ -119,3 +119,20 @@ def test_the_layout_of_csv_files_can_be_given(here, capsys):
         Path(f"{name}.csv").write_text("\n".join(["1:2:3:4", *lines]))
     result = run(capsys, "compare a.csv b.csv --delimiter : --header --nulls 1 --bootstrap 0")
     assert result["status"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("x --out x/part1.parquet", "--out x/part1.parquet would overwrite the input x/part1.parquet"),
+        ("x/*.parquet --out x/part1.parquet", "--out x/part1.parquet would overwrite the input x/part1.parquet"),
+        ("x.zarr --json x.zarr/zarr.json", "--json x.zarr/zarr.json would be a part of the input x.zarr"),
+    ],
+)
+def test_no_part_of_the_input_is_overwritten(arguments, why, here, monkeypatch, capsys):
+    Path("x.zarr").mkdir()
+    monkeypatch.setattr(sys, "argv", ["congruence", "resolve", *arguments.split()])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == f"congruence: {why}\n"

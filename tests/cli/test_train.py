@@ -3,6 +3,7 @@ import multiprocessing
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -96,6 +97,22 @@ def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
     train_here(plans("here"), lambda name, state: None)
     for name in ("ae-0", "ae-1"):
         same(f"cluster/{name}", f"here/{name}")
+
+
+def test_a_lost_scheduler_is_reported_as_what_it_is(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+
+    def lost(*of):
+        raise distributed.CancelledError
+
+    def unreachable():
+        raise OSError("timed out")
+
+    event, client = SimpleNamespace(name="event", set=unreachable), SimpleNamespace(submit=lambda *of, key: None)
+    monkeypatch.setattr(distributed, "Event", lambda name, client: event)
+    monkeypatch.setattr(distributed, "as_completed", lost)
+    with pytest.raises(distributed.CancelledError):
+        train_on_cluster(plans("cluster"), client)
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on(call, monkeypatch):

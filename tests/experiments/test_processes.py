@@ -1,11 +1,14 @@
+import gc
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from congruence.errors import InputError
-from congruence.experiments.processes import run_tasks, send_message, stop_requested
+from congruence.errors import InputError, Terminated
+from congruence.experiments.processes import HANGUP, exit_on_signals, run_tasks, send_message, stop_requested
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -44,3 +47,18 @@ def test_results_come_in_order_with_the_messages_of_tasks():
     run_tasks(send_message, [("a",), ("b",)], 2, receive=received.append)
     assert sorted(received) == ["a", "b"]
     assert not stop_requested()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, HANGUP, signal.SIGINT])
+def test_a_signal_that_arrives_while_garbage_is_collected_is_not_lost(number, capsys):
+    def collecting(phase, info):  # as that of dask
+        if phase == "stop":
+            gc.callbacks.remove(collecting)
+            signal.raise_signal(number)
+
+    gc.callbacks.append(collecting)
+    with pytest.raises((Terminated, KeyboardInterrupt)), exit_on_signals():
+        gc.collect()
+        time.sleep(30)
+    assert collecting not in gc.callbacks
+    assert capsys.readouterr().err == ""

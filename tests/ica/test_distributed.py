@@ -313,14 +313,18 @@ def test_a_worker_that_dies_costs_time_and_not_the_answer(x, client, monkeypatch
     ("name", "message"),
     [
         ("KilledWorker", "several dask workers died"),
-        ("FutureCancelledError", "the dask scheduler was lost"),
         ("CancelledError", "the dask scheduler was lost"),
+        ("CommClosedError", "the dask scheduler was lost"),
     ],
 )
 def test_failures_of_the_cluster_are_explained(name, message, monkeypatch):
+    kind = type(name, (Exception,), {})
+
     def fail(*tasks):
-        raise type(name, (Exception,), {})
+        raise type("OfAnotherVersion", (kind,), {})
 
     monkeypatch.setattr("dask.compute", fail)
     with pytest.raises(CongruenceError, match=message):
         blocks.compute([])
+    with pytest.raises(CongruenceError, match=message), blocks.cluster_failures():  # around a command
+        raise kind

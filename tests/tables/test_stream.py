@@ -10,7 +10,7 @@ from congruence import arrays
 from congruence.errors import TableError
 from congruence.files import PART
 from congruence.tables import Stream, Table, _arrow, read_table, slices, stream_table, write_stream, write_table
-from congruence.tables._arrow import _parquet_batches
+from congruence.tables._arrow import _blocks
 
 
 @pytest.fixture
@@ -118,5 +118,9 @@ def test_the_schema_is_asked_for_once_however_many_columns_there_are(tmp_path):
     words = {f"Metadata_{i}": ["a", "b"] for i in range(5)}
     pq.write_table(pa.table({name: [1.0, 2.0] for name in names} | words), tmp_path / "in.parquet")
     with Counting(tmp_path / "in.parquet") as file:
-        (block,) = _parquet_batches(tmp_path / "in.parquet", file, file.schema_arrow, [*names, *words], 10, None)
+
+        def read(names, rows, most):
+            return file.iter_batches(rows, columns=names)
+
+        (block,) = _blocks(tmp_path / "in.parquet", file.schema_arrow, read, [*names, *words], 10, None)
         assert (block.num_columns, file.asked) == (35, 1)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import glob
 import inspect
+import os
 import shlex
 import sys
 import types
@@ -240,12 +242,16 @@ def check_outputs(
     that are embedding tables or models, by the name of their flag.
     """
     from congruence.files import check_writable, real_path
+    from congruence.guards import suffix_of
+    from congruence.tables.formats import BY_SUFFIX
 
     files = outputs.files()
     stdout = [name for name, path in files.items() if str(path) == "-"]
     if len(stdout) > 1:
         raise InputError(f"only one output can be written to stdout, not --{' and --'.join(stdout)}")
-    taken = {real_path(path): f"the input {path}" for path in _with_contents(inputs)}
+    given = [Path(path) for path in inputs]
+    taken = {real_path(path): f"the input {path}" for path in _with_contents(given)}
+    stores = [path for path in given if suffix_of(path) in BY_SUFFIX and os.path.isdir(path)]
     for name, path in {**files, **{k: p for k, p in (tables or {}).items() if p is not None}}.items():
         if str(path) == "-":
             if name in ("report", "junit") or name not in SUFFIXES:
@@ -261,6 +267,8 @@ def check_outputs(
             check_table_path(path)
         if real_path(path) in taken:
             raise InputError(f"--{name} {path} would overwrite {taken[real_path(path)]}")
+        if inside := [store for store in stores if real_path(path).is_relative_to(real_path(store))]:
+            raise InputError(f"--{name} {path} would be a part of the input {inside[0]}")
         taken[real_path(path)] = f"--{name}"
         lock_outputs(path)
 
@@ -274,14 +282,17 @@ def lock_outputs(*paths: Path | None) -> None:
             _locks.enter_context(alone(path))
 
 
-def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:
-    """Every input, and the files of a run folder."""
-    for path in map(Path, inputs):
-        yield path
-        if path.is_dir():
-            from congruence.experiments.runs import FILES
+def _with_contents(inputs: Iterable[Path]) -> Iterator[Path]:
+    """Every input, the files of a run folder, and those of a pattern or a folder of parts."""
+    from congruence.experiments.runs import FILES
+    from congruence.tables.parts import part_files
 
-            yield from (path / name for name in FILES)
+    for path in inputs:
+        yield path
+        folder = os.path.isdir(path)
+        yield from (path / name for name in FILES if folder)
+        with contextlib.suppress(InputError):  # a folder of something else
+            yield from map(Path, part_files(path) if folder or glob.has_magic(str(path)) else ())
 
 
 Dask = Annotated[

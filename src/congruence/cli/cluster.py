@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import logging
 import re
+import signal
 import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
 from congruence.errors import CongruenceWarning, InputError, MissingDependencyError, warn_caller
+from congruence.rows.blocks import cluster_failures
 
 ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
 _ADDRESS = re.compile(r"(?P<scheme>(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(?P<port>[0-9]{1,5})")
+_LOGGERS = ("distributed", "tornado", "asyncio")
 PATIENCE = 8  # seconds to wait for the scheduler, and for its first worker
 START_SECONDS = 120  # to wait for a scheduler and workers that are started here; a loaded machine needs many
 
@@ -32,7 +35,7 @@ def on_cluster(address: str | None) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise MissingDependencyError("--dask needs dask and distributed: pip install 'congruence[dask]'") from error
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+    for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] in _LOGGERS]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised and reported as one sentence
     with contextlib.ExitStack() as stack:
         if address == "local":
@@ -48,7 +51,8 @@ def on_cluster(address: str | None) -> Iterator[Any]:
             client.wait_for_workers(1, timeout=patience)
         except TimeoutError as error:
             raise InputError(f"--dask {address}: the scheduler has no workers; start some (dask worker)") from error
-        yield client
+        with cluster_failures():
+            yield client
 
 
 @contextlib.contextmanager
@@ -64,6 +68,7 @@ def event_loop() -> Iterator[Any]:
     loops: list[Any] = []
 
     async def work() -> None:
+        _hold_signals()
         loops.append(IOLoop.current())
         started.set()
         await stopping.wait()
@@ -77,6 +82,19 @@ def event_loop() -> Iterator[Any]:
     finally:
         loops[0].add_callback(stopping.set)
         thread.join(START_SECONDS)
+
+
+def _hold_signals() -> None:
+    """Block the signals that a terminal sends to all processes in this thread, and in workers that it starts.
+
+    This process ends the workers. One that ends by itself while it is started would be waited for.
+    """
+    from multiprocessing import resource_tracker
+
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        resource_tracker.ensure_running()  # which unblocks SIGINT, and would do so when the first worker is started
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def _start_workers(distributed: Any, loop: Any) -> Any:
@@ -94,6 +112,7 @@ def _start_workers(distributed: Any, loop: Any) -> Any:
         dashboard_address="127.0.0.1:0",
         security=True if secure else None,
         loop=loop,
+        silence_logs=logging.CRITICAL,
     )
 
 

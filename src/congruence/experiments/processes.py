@@ -6,10 +6,12 @@ after each step, then writes a checkpoint. joblib would kill the workers instead
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -130,15 +132,37 @@ def _run_task(work: Callable[..., Any], task: tuple[Any, ...]) -> Any:
         return work(*task)
 
 
-def exit_on_signals() -> contextlib.AbstractContextManager[None]:
-    """Raise `Terminated` on SIGTERM or SIGHUP inside the block, so that it can be left in order."""
+@contextlib.contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Raise `Terminated` on SIGTERM or SIGHUP inside the block, so that it can be left in order.
+
+    Python ignores what is raised in a finaliser or while garbage is collected, where dask calls a function. A signal
+    that is lost there, also Ctrl-C, is sent again.
+    """
+    report, lost = sys.unraisablehook, False
 
     def leave(number: int, frame: Any) -> None:
         if number == HANGUP:  # the system and the shell send it both
             signal.signal(number, signal.SIG_IGN)
         raise Terminated(number)
 
-    return handling(leave, signal.SIGTERM, HANGUP)
+    def repeat(ignored: Any) -> None:
+        nonlocal lost
+        if isinstance(error := ignored.exc_value, KeyboardInterrupt | Terminated):
+            lost = True
+            number = getattr(error, "number", signal.SIGINT)
+            if number == HANGUP:
+                signal.signal(number, leave)
+            threading.Timer(POLL, _thread.interrupt_main, (number,)).start()
+        elif not lost:  # what the interruption caused
+            report(ignored)
+
+    sys.unraisablehook = repeat
+    try:
+        with handling(leave, signal.SIGTERM, HANGUP):
+            yield
+    finally:
+        sys.unraisablehook = report
 
 
 @contextlib.contextmanager

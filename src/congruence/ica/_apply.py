@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import finite_rows, is_dask, listing
-from congruence.errors import InputError
+from congruence.errors import InputError, naming
 from congruence.ica.estimator import ICA
 from congruence.progress import Progress
 from congruence.rows.blocks import computed_blocks
@@ -75,12 +75,13 @@ def write_components(
 
 def _map_blocks(table: Table, ica: ICA, inverse: bool) -> Iterator[Table]:
     """The mapped blocks of a dask array, as workers compute them."""
-    _check_columns(table, ica, inverse)
-    mapped = ica.inverse_transform(table.values) if inverse else ica.transform(_in_order(table, ica))
-    for part, rows in computed_blocks(mapped):
-        ids = None if table.ids is None else table.ids[part]
-        metadata = {name: column[part] for name, column in table.metadata.items()}
-        yield replace(table, values=rows, ids=ids, metadata=metadata, features=_written(ica, inverse))
+    with naming(table.name):
+        _check_columns(table, ica, inverse)
+        mapped = ica.inverse_transform(table.values) if inverse else ica.transform(_in_order(table, ica))
+        for part, rows in computed_blocks(mapped):
+            ids = None if table.ids is None else table.ids[part]
+            metadata = {name: column[part] for name, column in table.metadata.items()}
+            yield replace(table, values=rows, ids=ids, metadata=metadata, features=_written(ica, inverse))
 
 
 def _map_chunks(chunks: Iterator[Table], ica: ICA, inverse: bool) -> Iterator[Table]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from congruence.arrays import Array, finite_rows, is_dask
 from congruence.checks import check_integer, check_seed
-from congruence.errors import InputError
+from congruence.errors import InputError, naming
 from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.ica._whitening import check_share
@@ -78,7 +78,8 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
     if progress is not None:
         progress("finding components", 0, 1)
     ica = ICA(**fit, starts=options.starts, check=options.check, random_state=options.seed)
-    ica.fit(table.values, cluster=labels)
+    with naming(table.name):
+        ica.fit(table.values, cluster=labels)
     if table.features is not None:
         ica.feature_names_in_ = np.array(table.features, dtype=object)
     stability = None

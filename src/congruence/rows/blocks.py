@@ -28,8 +28,8 @@ _LOST = "the dask scheduler was lost, and with it the results so far; check its 
 _FAILURES = {  # by name, since distributed need not be installed
     "KilledWorker": "several dask workers died while computing a block of rows, perhaps from too little "
     "memory; give workers more memory, or make the blocks smaller",
-    "FutureCancelledError": _LOST,
     "CancelledError": _LOST,
+    "CommClosedError": _LOST,
 }
 
 
@@ -138,17 +138,23 @@ def persist(tasks: list[Any]) -> list[Any]:
 
 @contextlib.contextmanager
 def _working() -> Iterator[None]:
-    """Turn the errors of a failed cluster inside the block into one sentence."""
     # Each task has one thread; limits set by concurrent tasks would undo each other.
-    with single_threaded(), warnings.catch_warnings():
+    with single_threaded(), warnings.catch_warnings(), cluster_failures():
         # A k x k matrix that is sent with the graph survives the death of a worker.
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        try:
-            yield
-        except Exception as error:
-            if type(error).__name__ not in _FAILURES:
-                raise
-            raise CongruenceError(_FAILURES[type(error).__name__]) from error
+        yield
+
+
+@contextlib.contextmanager
+def cluster_failures() -> Iterator[None]:
+    """Turn the errors of a failed cluster inside the block into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        names = [kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _FAILURES]
+        if not names:
+            raise
+        raise CongruenceError(_FAILURES[names[0]]) from error
 
 
 def as_dask(rows: Any, sizes: int | tuple[int, ...]) -> Any:

@@ -39,6 +39,7 @@ ID_RECORD, METADATA_RECORD = b"congruence.id", b"congruence.metadata"
 BLOCK_BYTES = 2**26  # of rows transposed at a time: few calls, little extra memory
 _TAKE_ROWS = 2**16  # rows of a few columns read at a time
 _STRINGS, _BYTES = ("string", "large_string"), ("binary", "large_binary")  # types of text, as arrow names them
+Read = Callable[[Sequence[str], int | None, int | None], Iterable[Any]]  # of names, in batches, and the most rows
 _TEXT_ROWS = 256  # rows of text read at a time: few enough for texts of many megabytes, and hardly slower than more
 
 
@@ -53,7 +54,7 @@ class ColumnarFile:
         path: Path,
         schema: Any,
         n: int,
-        read: Callable[[Sequence[str], int | None, int | None], Iterable[Any]],
+        read: Read,
         described: Mapping[str, str] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
@@ -135,13 +136,17 @@ def _open(path: Path, select: Selection, all_columns: bool, stack: contextlib.Ex
 
         parquet = stack.enter_context(pq.ParquetFile(os.path.abspath(path), memory_map=True))  # "run:1" is no address
         schema = parquet.schema_arrow
-        read = partial(_parquet_batches, path, parquet, schema)
-        return ColumnarFile(path, schema, parquet.metadata.num_rows, read)
+
+        def read(names: Sequence[str], rows: int | None, most: int | None) -> Iterator[Any]:
+            return parquet.iter_batches(rows, columns=list(names))  # type: ignore[no-any-return]
+
+        return ColumnarFile(path, schema, parquet.metadata.num_rows, partial(_blocks, path, schema, read))
     if suffix_of(path) == ".lance":
         os.environ.setdefault("LANCE_LOG", "error")  # before it is imported: it would print what it notices
         with inspection(path, [LANCE]):
             require("lance", str(path), "lance")
-        return ColumnarFile(path, *open_lance(path))
+        schema, n, read = open_lance(path)
+        return ColumnarFile(path, schema, n, partial(_blocks, path, schema, read))
     described: Mapping[str, str] | None = None
     notes: tuple[str, ...] = ()
     if suffix_of(path) in (".arrow", ".feather"):
@@ -170,14 +175,14 @@ def read_columnar(path: Path, select: Selection) -> Table:
     return table
 
 
-def _parquet_batches(
-    path: Path, file: Any, schema: Any, names: Sequence[str], rows: int | None, most: int | None
+def _blocks(
+    path: Path, schema: Any, read: Read, names: Sequence[str], rows: int | None, most: int | None
 ) -> Iterator[Any]:
     """Yield blocks of `rows` rows of the named columns as arrow tables.
 
-    A repeated text is stored once, so a file of a few kilobytes can hold a long one a million times. Its size is known
-    only after it is read (the sizes in the metadata need not be true, and pyarrow aborts on damaged statistics), so
-    text is read a few rows at a time.
+    Values are stored compressed, and a repeated text once, so a file of a few kilobytes can hold a long one a million
+    times. Its size is known only after it is read (the sizes in the metadata need not be true, and pyarrow aborts on
+    damaged statistics), so text is read a few rows at a time.
     """
     import pyarrow as pa
 
@@ -185,16 +190,16 @@ def _parquet_batches(
     texts = [name for name in names if str(types[name]) in (*_STRINGS, *_BYTES)]
     # one value of these may take any number of bytes, in all rows as many
     wide = [name for name in names if kind_of(types[name]) == LIST or str(types[name]).startswith("fixed_size_binary")]
-    if wide and rows and (first := next(file.iter_batches(1, columns=wide), None)) is not None:
+    if wide and rows and (first := next(iter(read(wide, 1, 1)), None)) is not None:
         rows = min(rows, max(1, BLOCK_BYTES // max(1, first.nbytes)))
     others = [name for name in names if name not in texts]
     if not texts or not others:
-        yield from file.iter_batches(rows if others else _TEXT_ROWS, columns=list(names))
+        yield from read(names, rows if others else _TEXT_ROWS, most)
         return
     text_schema = pa.schema([schema.field(name) for name in texts])
-    pieces = iter(file.iter_batches(_TEXT_ROWS, columns=texts))
+    pieces = iter(read(texts, _TEXT_ROWS, most))
     piece = next(pieces, None)
-    for batch in file.iter_batches(rows, columns=others):
+    for batch in read(others, rows, most):
         block, size, missing = [], 0, batch.num_rows
         while missing and piece is not None:
             part = piece.slice(0, missing)

@@ -19,16 +19,30 @@ def open_lance(path: Path) -> tuple[Any, int, Any]:
     import lance
 
     data = lance.dataset(os.path.abspath(path))  # "run:1" is no address
-    files = [file for fragment in data.get_fragments() for file in fragment.data_files()]
-    outside = [file.path for file in files if file.base_id is not None or Path(file.path).name != file.path]
+    fragments = [fragment.metadata for fragment in data.get_fragments()]
+    files = [(file.path, file) for fragment in fragments for file in fragment.files]
+    files += [("deleted rows", one.deletion_file) for one in fragments if one.deletion_file is not None]
+    outside = [name for name, file in files if getattr(file, "base_id", None) is not None or Path(name).name != name]
     if outside:
         raise TableError(f"{path} keeps data outside of itself ({listing(outside)}), which is not followed")
 
-    def batches(names: Sequence[str], rows: int | None, most: int | None) -> Iterator[Any]:
+    def read(names: Sequence[str], rows: int | None, most: int | None) -> Iterator[Any]:
         # lance has as many batches ready as there are processors.
         yield from data.to_batches(columns=list(names), batch_size=rows, limit=most, batch_readahead=1)
 
-    return data.schema, int(data.count_rows()), batches
+    return data.schema, int(data.count_rows()), read
+
+
+def check_lance_rows(path: Path) -> None:
+    """Refuse a Lance dataset whose manifest, which has no checksum, has another number of rows than a file of it."""
+    import lance
+    from lance.file import LanceFileReader
+
+    for fragment in lance.dataset(os.path.abspath(path)).get_fragments():
+        for file in fragment.metadata.files if fragment.metadata.files[0].file_major_version >= 2 else ():
+            stored = LanceFileReader(os.path.abspath(path / "data" / file.path)).metadata().num_rows
+            if stored != fragment.physical_rows:
+                raise TableError(f"{path} is damaged: {file.path} has {stored} rows, not {fragment.physical_rows}")
 
 
 def dataset_files(folder: Path) -> list[str] | None:

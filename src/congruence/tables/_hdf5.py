@@ -142,13 +142,15 @@ def inspect(path: Path, parts: Sequence[str]) -> None:
 
 
 def _inspect_lance(path: Path) -> None:
-    """Read a small dataset, or the first rows of a large one."""
-    from congruence.tables._folders import open_lance
+    """Read a small dataset and compare its rows with those of its files, or read the first rows of a large one."""
+    from congruence.tables._folders import check_lance_rows, open_lance
 
-    schema, _, batches = open_lance(path)
+    schema, _, read = open_lance(path)
     size = sum(file.stat().st_size for file in (path / "data").rglob("*"))
-    for _ in batches(schema.names, 2**10, None if size <= _FEW_BYTES else 2**10):
+    for _ in read(schema.names, 2**10, None if size <= _FEW_BYTES else 2**10):
         pass
+    if size <= _FEW_BYTES:
+        check_lance_rows(path)
 
 
 def _member(path: Path, group: Any, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
@@ -230,8 +231,9 @@ def train_on_cluster(plans: Sequence[Plan], client: Any, progress: Progress | No
                 progress("training on the cluster", done, len(plans))
         return [future.result() for future in futures]
     except BaseException:
-        ending.set()
-        distributed.wait(futures)  # until each has its checkpoint
+        with contextlib.suppress(Exception):  # the scheduler may be what was lost
+            ending.set()
+            distributed.wait(futures)  # until each has its checkpoint
         raise
 
 
