@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from congruence.errors import CongruenceWarning, InputError, MissingDependencyError, warn_caller
-from congruence.rows.blocks import cluster_failures
 
 ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
 _ADDRESS = re.compile(r"(?P<scheme>(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:]+\]|[\w.-]+):(?P<port>[0-9]{1,5})")
@@ -35,6 +34,8 @@ def on_cluster(address: str | None) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise MissingDependencyError("--dask needs dask and distributed: pip install 'congruence[dask]'") from error
+    from congruence.rows.blocks import cluster_failures
+
     for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] in _LOGGERS]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised and reported as one sentence
     with contextlib.ExitStack() as stack:
