@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import os
 import re
 import stat
@@ -161,6 +162,47 @@ def open_tensors(path: str | Path, what: str = "", framework: str = "numpy") -> 
 
     with reading(path, what), safe_open(os.fspath(path), framework=framework) as file:
         yield file
+
+
+@contextlib.contextmanager
+def within_weights(folder: Path, weights: Iterable[Path]) -> Iterator[None]:
+    """Stop the construction of the model of a folder as soon as it has far more parts than there are weights for."""
+    from torch.nn.modules import module as registry
+
+    tensors, numbers = MODEL_TENSORS, MODEL_NUMBERS
+    for path in weights:
+        with open_tensors(path, "weights") as file:
+            names = list(file.keys())
+            tensors += 4 * len(names)
+            numbers += 4 * sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+    left = {"parts": 10 * tensors, "tensors": tensors, "numbers": numbers}
+
+    def spend(**amounts: int) -> None:
+        for what, amount in amounts.items():
+            left[what] -= amount
+            if left[what] < 0:
+                raise InputError(
+                    f"{folder} is not built: its config asks for a model with far more {what} than its weights have"
+                )
+
+    def add_parameter(module: Any, name: str, value: Any) -> None:
+        if value is not None:
+            spend(tensors=1, numbers=value.numel())
+
+    def add_buffer(module: Any, name: str, value: Any) -> None:
+        if value is not None:
+            check_fits(folder, value.numel() * value.element_size(), f"the buffer {name} of the model")
+
+    hooks = [
+        registry.register_module_parameter_registration_hook(add_parameter),
+        registry.register_module_buffer_registration_hook(add_buffer),
+        registry.register_module_module_registration_hook(lambda module, name, part: spend(parts=1)),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def parse_json(text: str | bytes, path: str | Path, what: str = "") -> Any:

@@ -102,7 +102,18 @@ def test_lines_after_a_checkpoint_are_dropped(run):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [(b"{oops\n", "line 2 of a log from .*metrics.jsonl, .* is not JSON"), (b"3\n", "line 2 .* not a JSON object")],
+    [
+        (b"{oops\n", "line 2 of a log from .*metrics.jsonl, .* is not JSON"),
+        (b"3\n", "line 2 .* not a JSON object"),
+        (b'{"step": [1]}\n', r"line 2 of .*metrics.jsonl is damaged: its step is \[1\]"),
+        (b'{"step": null}\n', "its step is null"),
+        (b'{"loss": "x"}\n', 'its loss is "x"'),
+        (b'{"loss": 1e999}\n', "its loss is Infinity"),
+        (b'{"psnr": NaN}\n', "its psnr is NaN"),
+        (b'{"ended": ["steps"]}\n', "its ended is"),
+        (b'{"my": {}}\n', "its my is {}"),
+        (b'{"my": %s}\n' % (b"9" * 400), "its my is 99"),
+    ],
 )
 def test_damage_inside_the_metrics_is_refused(line, message, run):
     run.log(step=1)

@@ -19,16 +19,14 @@ from congruence.checks import require
 from congruence.errors import CongruenceWarning, InputError, one_sentence, warn_caller
 from congruence.guards import (
     IMAGE_BYTES,
-    MODEL_NUMBERS,
-    MODEL_TENSORS,
     TEXT_GROWTH,
     TOKENIZER_BYTES,
     check_folder,
     first_sentence,
     is_file,
-    open_tensors,
     read_json,
     read_object,
+    within_weights,
 )
 from congruence.memory import check_fits
 
@@ -209,7 +207,7 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
             settings.mask_ratio = 0.0
         options = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
         options["ignore_mismatched_sizes"] = True  # refused below, by name
-        with within_weights(folder):
+        with within_weights(folder, check_weights(folder)):
             model, loaded = kind.from_pretrained(str(folder), config=settings, **options, **safe)
     missing = sorted(loaded["missing_keys"])
     if missing and named is None and all(name.startswith("pooler.") for name in missing):
@@ -226,47 +224,6 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
             "weights and config must belong to the same model"
         )
     return model.eval()
-
-
-@contextlib.contextmanager
-def within_weights(folder: Path) -> Iterator[None]:
-    """Stop the construction of a model as soon as it has far more parts than the folder has weights for."""
-    from torch.nn.modules import module as registry
-
-    tensors, numbers = MODEL_TENSORS, MODEL_NUMBERS
-    for path in check_weights(folder):
-        with open_tensors(path, "weights") as file:
-            names = list(file.keys())
-            tensors += 4 * len(names)
-            numbers += 4 * sum(math.prod(file.get_slice(name).get_shape()) for name in names)
-    left = {"parts": 10 * tensors, "tensors": tensors, "numbers": numbers}
-
-    def spend(**amounts: int) -> None:
-        for what, amount in amounts.items():
-            left[what] -= amount
-            if left[what] < 0:
-                raise InputError(
-                    f"{folder} is not built: its config asks for a model with far more {what} than its weights have"
-                )
-
-    def add_parameter(module: Any, name: str, value: Any) -> None:
-        if value is not None:
-            spend(tensors=1, numbers=value.numel())
-
-    def add_buffer(module: Any, name: str, value: Any) -> None:
-        if value is not None:
-            check_fits(folder, value.numel() * value.element_size(), f"the buffer {name} of the model")
-
-    hooks = [
-        registry.register_module_parameter_registration_hook(add_parameter),
-        registry.register_module_buffer_registration_hook(add_buffer),
-        registry.register_module_module_registration_hook(lambda module, name, part: spend(parts=1)),
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _check_growth(path: Path) -> None:

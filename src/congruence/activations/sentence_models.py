@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from congruence.activations.hub import PROMPTS, TEXT
-from congruence.activations.pretrained import within_weights
+from congruence.activations.hub import PROMPTS, TEXT, check_weights
 from congruence.errors import InputError
-from congruence.guards import read_object, reading
+from congruence.guards import read_object, reading, within_weights
 
 SENTENCE = "sentence_embedding"  # what modules after the pooling read and write
 MODES = {  # of a pooling, in the order in which they are joined, by the name of their older settings
@@ -138,7 +137,7 @@ def build_steps(modules: Sequence[tuple[str, Path]], prompt_length: int) -> dict
     for kind, folder in modules[1:]:
         settings = _settings(folder / "config.json")
         try:
-            with within_weights(folder) if kind in ("Dense", "LayerNorm") else nullcontext():
+            with within_weights(folder, check_weights(folder)) if kind in ("Dense", "LayerNorm") else nullcontext():
                 step = _build(kind, settings, folder, prompt_length)
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             if isinstance(error, InputError):

@@ -143,7 +143,7 @@ def _load(run: Run, seed: int, code: str | None) -> MixtureModel:
         raise InputError(f"{run.folder} holds a model {getattr(model, 'name', '')!r} without a mixture prior")
     lines = run.metrics()
     active = [line["active_latents"] for line in lines if line.get("active_latents") is not None]
-    diverged = [line["step"] for line in lines if line.get("ended") == "diverged"]
+    diverged = [line.get("step") for line in lines if line.get("ended") == "diverged"]
     return MixtureModel.from_model(
         model,
         run.latents(),

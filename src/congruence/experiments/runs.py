@@ -15,6 +15,7 @@ import json
 import math
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ EXAMPLES, POSTERIOR = "examples.safetensors", "posterior.safetensors"
 OUTCOME = (WEIGHTS, LATENTS, EXAMPLES, POSTERIOR)  # written at the end of a training, and recorded with checksums
 FILES = (CONFIG, ENVIRONMENT, METRICS, CHECKPOINT, *OUTCOME, RECORD)
 DERIVED = ("checksum", "discrete_codes")  # entries of a config that differ only if others do
+_COUNTED, _MEASURED = ("step", "epoch"), ("loss", "seconds", "psnr", "active_latents")  # read from lines of the log
 KIND, VERSION = "congruence run", 1
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
 
@@ -75,6 +77,10 @@ class Run:
         for number, entry in enumerate(entries, start=1):
             if not isinstance(entry, dict):
                 raise InputError(f"line {number} of {path} is not a JSON object; congruence did not write it")
+            for name, value in entry.items():
+                if not _is_logged(name, value):
+                    given = json.dumps(value)[:50]
+                    raise InputError(f"line {number} of {path} is damaged: its {name} is {given}")
         return entries
 
     def rewind(self, key: str, last: float) -> None:
@@ -204,6 +210,15 @@ def describe_environment() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "packages": installed(*PACKAGES),
     }
+
+
+def _is_logged(name: str, value: Any) -> bool:
+    """Whether a value of a line is of a type that `Run.log` writes; those that are read again are of one type."""
+    if name in _COUNTED:
+        return type(value) is int and abs(value) < 2**63
+    if name == "ended" or isinstance(value, str):
+        return isinstance(value, str) and name not in _MEASURED
+    return value is None or (isinstance(value, int | float) and abs(value) <= sys.float_info.max)
 
 
 def _plain(value: Any) -> Any:

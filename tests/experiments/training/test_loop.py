@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from congruence._saved import write_tensors
+from congruence._saved import read_tensors, write_tensors
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.experiments.runs import open_run, start_run
 from congruence.experiments.training.loop import optimise
@@ -256,6 +256,61 @@ def test_data_and_losses_that_cannot_be_used_are_refused(rows):
     model.loss = lambda x: {"error": x.sum()}
     with pytest.raises(InputError, match="must have one named 'loss'; got error"):
         optimise(model, [rows], HOW, device="cpu")
+
+
+def forge(arrays, counts, change):
+    """Change a checkpoint in one way."""
+    first = next(name for name in arrays if name.startswith("model."))
+    averages = next(name for name in arrays if name.endswith(".exp_avg"))
+    step = averages.removesuffix("exp_avg") + "step"
+    arrays |= {
+        "generator of another size": {"random.cpu": arrays["random.cpu"][:9]},
+        "generator of numbers": {"random.cpu": np.zeros(9)},
+        "averages of no weight": {"optimiser.999.step": np.zeros(())},
+        "averages of no number": {"optimiser.x.step": np.zeros(())},
+        "averages of another shape": {averages: np.zeros((1, 1), np.float32)},
+        "averages of another optimiser": {averages + "_of_another": arrays[averages]},
+        "averages of negative steps": {step: np.float32(-1)},
+        "weights that are NaN": {first: arrays[first] * np.nan},
+    }.get(change, {})
+    counts |= {
+        "another count": {"model": 1},
+        "a line after the step": {"line": counts["step"] + 1},
+        "a number too large": {"seconds": 10**400},
+        "sums without a loss": {"sums": {"x": 1.0}},
+        "sums too large": {"sums": {"loss": 10**400}},
+        "an unknown end": {"ended": "soon"},
+    }.get(change, {})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "generator of another size",
+        "generator of numbers",
+        "averages of no weight",
+        "averages of no number",
+        "averages of another shape",
+        "averages of another optimiser",
+        "averages of negative steps",
+        "weights that are NaN",
+        "another count",
+        "a line after the step",
+        "a number too large",
+        "sums without a loss",
+        "sums too large",
+        "an unknown end",
+    ],
+)
+def test_a_forged_checkpoint_is_refused_in_a_sentence(change, rows, tmp_path):
+    run = start_run(tmp_path / "run", {})
+    optimise(Noisy(), [rows], HOW, run=run, device="cpu")
+    path = run.folder / "checkpoint.safetensors"
+    arrays, header = read_tensors(path, "a checkpoint")
+    forge(arrays, header["counts"], change)
+    write_tensors(path, arrays, header)
+    with pytest.raises(InputError, match=r"checkpoint\.safetensors"):
+        optimise(Noisy(), [rows], HOW, run=run, device="cpu")
 
 
 def test_a_checkpoint_of_another_training_is_refused(rows, tmp_path):

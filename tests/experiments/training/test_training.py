@@ -14,13 +14,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.experiments.runs import open_run
+from congruence.experiments.runs import open_run, start_run
 from congruence.parts import RECORD
 
 torch = pytest.importorskip("torch")
 
 from congruence.experiments.data import sprites  # noqa: E402
 from congruence.experiments.models import QLAE, VAE, VQVAE, AutoEncoder  # noqa: E402
+from congruence.experiments.models.catalogue import build_model  # noqa: E402
 from congruence.experiments.models.reconstructions import evaluated_rows, mean_psnr  # noqa: E402
 from congruence.experiments.training import Training, load_model, train_model  # noqa: E402
 
@@ -324,3 +325,22 @@ def test_what_cannot_be_trained_is_refused(images):
         train_model(small(), np.zeros((3, 2)), steps=1)
     with pytest.raises(InputError, match="data must be FactorImages, FactorRows, images of shape"):
         train_model(small(), np.zeros((3, 2, 2)), steps=1)
+
+
+@pytest.mark.parametrize(
+    ("model", "change"),
+    [
+        ({"model": "ae", "net": "small", "shape": [1, 64, 64]}, {"latents": 10**9}),
+        ({"model": "vqvae", "net": "small", "shape": [1, 64, 64]}, {"values": 10**8}),
+        ({"model": "vade", "clusters": 2, "shape": [3]}, {"clusters": 10**8}),
+        ({"model": "mfcvae", "clusters": 2, "facets": 2, "shape": [3]}, {"hidden": [10**9, 10]}),
+        ({"model": "mixvae", "shape": [3]}, {"latents": 10**5}),
+        ({"model": "mixvae", "shape": [3]}, {"shape": [10**8]}),
+    ],
+)
+def test_a_model_far_larger_than_its_weights_is_not_built(model, change, tmp_path):
+    made = build_model({"latents": 4, **model})
+    run = start_run(tmp_path / "run", {"model": made.config() | change})
+    run.write_weights(made.state_dict())
+    with pytest.raises(InputError, match="config asks for a model with far more|the covariance of 100000 latents"):
+        load_model(run)

@@ -16,6 +16,7 @@ from torch import nn
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
+from congruence.guards import PRIOR_BYTES
 
 PARTS = ("weights", "means", "covariances")
 LOG_2PI = math.log(2 * math.pi)
@@ -126,6 +127,8 @@ def given_mixture(prior: Any, latents: int) -> GivenMixture:
 
     Weights must be positive and sum to 1, covariances (J, m, m) symmetric and positive definite.
     """
+    if prior is None and 8 * latents**2 > PRIOR_BYTES:
+        raise InputError(f"the covariance of {latents} latents would take more than {PRIOR_BYTES} bytes")
     if prior is None:
         return GivenMixture(np.ones(1), np.zeros((1, latents)), np.eye(latents)[None])
     weights, means, covariances = (_part(prior, name) for name in PARTS)

@@ -171,7 +171,8 @@ class MixtureVAE(nn.Module):  # type: ignore[misc]
         return [weight for name, weight in self.named_parameters() if not _is_layer(name)]
 
     def _make_prior(self, prior: Any) -> Any:
-        made = given_mixture(prior, self.latents)
+        with torch.device("cpu"):  # it is read below, also where the weights have no values yet
+            made = given_mixture(prior, self.latents)
         parts = zip(PARTS, made.arrays(), strict=True)
         self.prior_config = None if prior is None else {name: part.tolist() for name, part in parts}
         return made

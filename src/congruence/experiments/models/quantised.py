@@ -96,9 +96,11 @@ class VQVAE(Quantised):
         **options: Any,
     ) -> None:
         super().__init__(latents, values=values, quantisation=quantisation, commitment=commitment, **options)
+        self.codebook = torch.nn.Parameter(torch.empty(self.values, self.width))
         limit = math.sqrt(3 / self.width)
         drawn = np.random.default_rng(self.seed).uniform(-limit, limit, (self.values, self.width))
-        self.codebook = torch.nn.Parameter(torch.from_numpy(drawn.astype(np.float32)))
+        with torch.no_grad():
+            self.codebook.copy_(torch.from_numpy(drawn))
 
     def evaluated(self, images: Any) -> Any:
         """The values that metrics evaluate: the indices, (n, latents)."""

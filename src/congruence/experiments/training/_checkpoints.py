@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from congruence.experiments.runs import CHECKPOINT, Run
 from congruence.guards import is_file
 
 SAMPLED = 10_000  # rows in a checksum
+COUNTS = ("step", "loss", "ended", "line", "line_seconds", "seconds")  # of a training, besides its sums
+ENDINGS = ("", "steps", "diverged")
+AVERAGES = ("exp_avg", "exp_avg_sq")  # of Adam, for each weight
 MODEL, OPTIMISER, RANDOM, RANDOM_GPU = "model.", "optimiser.", "random.cpu", "random.gpu"
 
 
@@ -68,6 +72,7 @@ def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
         if name.startswith(OPTIMISER):
             number, _, key = name.removeprefix(OPTIMISER).partition(".")
             state.setdefault(int(number), {})[key] = value
+    _check_averages(state, [weight for group in optimiser.param_groups for weight in group["params"]])
     optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
     for weight, averages in optimiser.state.items():  # fused steps on a GPU need the strides of the weights
         for name, value in averages.items():
@@ -87,6 +92,14 @@ def load_weights(model: Any, weights: Mapping[str, Any], subject: str) -> None:
         raise InputError(f"{subject} fit the model: {str(error).splitlines()[-1].strip()}") from error
 
 
+def _check_averages(state: Mapping[int, Mapping[str, Any]], weights: Sequence[Any]) -> None:
+    """Refuse a state of Adam that is not that of these weights: it would fail in a later step."""
+    for number, found in state.items():
+        shapes = dict.fromkeys(AVERAGES, weights[number].shape) | {"step": ()}
+        if {name: tuple(value.shape) for name, value in found.items()} != shapes or not found["step"] >= 0:
+            raise InputError(f"the checkpoint does not fit the model: the averages of weight {number} are others")
+
+
 def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
     """Write a checkpoint into a run folder, replacing the previous one."""
     header = {"counts": checkpoint.counts, "about": checkpoint.about}  # as JSON, in which floats round-trip exactly
@@ -94,12 +107,17 @@ def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
 
 
 def _are_counts(counts: Mapping[str, Any]) -> bool:
-    """Whether the counts of a checkpoint are of the types that a training stores."""
-    whole = [counts["step"], *([counts["line"]] if "line" in counts else [])]
-    real = [counts[name] for name in ("loss", "line_seconds", "seconds") if name in counts]
-    real += counts["sums"].values()
-    counted = all(type(one) is int and 0 <= one < 2**63 for one in whole)
-    return counted and all(type(one) in (int, float) for one in real) and isinstance(counts.get("ended", ""), str)
+    """Whether the counts of a checkpoint are those that a training stores."""
+    step, line, sums = counts["step"], counts.get("line", 0), counts["sums"]
+    real = [counts[name] for name in ("loss", "line_seconds", "seconds") if name in counts] + list(sums.values())
+    return (
+        {"step", "sums"} <= counts.keys() <= {*COUNTS, "sums"}
+        and all(type(one) is int for one in (step, line))
+        and 0 <= line <= step < 2**63
+        and (not sums or "loss" in sums)
+        and all(type(one) in (int, float) and not abs(one) > sys.float_info.max for one in real)  # a loss may be NaN
+        and counts.get("ended", "") in ENDINGS
+    )
 
 
 def read_checkpoint(run: Run, about: Mapping[str, Any]) -> Checkpoint | None:

@@ -99,12 +99,14 @@ class Stepper:
 
     def is_sound(self, *, weights: bool) -> bool:
         """Whether the summed losses and, if requested, the weights are finite."""
-        import torch
-
         if not math.isfinite(self.sums.get("loss", 0.0)) or not math.isfinite(self.last):
             return False
-        if self.careful or not weights:
-            return True
+        return self.careful or not weights or self.are_weights_finite()
+
+    def are_weights_finite(self) -> bool:
+        """Whether no weight is NaN or infinite; this waits for the device."""
+        import torch
+
         return bool(torch.stack([torch.isfinite(weight).all() for weight in self.model.parameters()]).all())
 
     def begin(self, order: Any, place: int) -> None:
@@ -164,6 +166,8 @@ class Stepper:
         if not self.names:
             self.names, self._sums = tuple(parts), self._zeros(len(parts))
         if self.device.type == "cpu":
+            if missing := [name for name in self.names if name not in parts]:
+                raise InputError(f"the loss has no part {missing[0]}, which those of earlier steps have")
             for place, name in enumerate(self.names):
                 self._sums[place] += count * parts[name].item()
             self._last[0] = parts["loss"].item()

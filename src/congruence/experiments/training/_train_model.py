@@ -40,7 +40,7 @@ from congruence.experiments.training.collapse import posterior_collapse, posteri
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training
 from congruence.files import alone
-from congruence.guards import reading
+from congruence.guards import is_file, reading, within_weights
 from congruence.parts import RECORD, changed_files, record_files
 from congruence.result import json_text
 from congruence.rows.devices import full_precision, training_device, training_precision
@@ -185,7 +185,7 @@ def load_model(run: Run | str | Path, code: Any = None, *, device: str = "cpu") 
     device : {"cpu", "auto", "cuda", "cuda:1", ...}
         Where the model is stored; "auto" takes a GPU if torch finds one.
     """
-    require("torch", "loading a model", "torch")
+    torch = require("torch", "loading a model", "torch")
     from congruence.experiments.models.catalogue import build_model, is_known
 
     opened = run if isinstance(run, Run) else open_run(run)
@@ -199,8 +199,11 @@ def load_model(run: Run | str | Path, code: Any = None, *, device: str = "cpu") 
         )
     if code is not None:
         check_code(config, code, opened.folder)
-    with reading(opened.folder / CONFIG, "a model") if code is None else contextlib.nullcontext():
-        model = build_model(config, code)
+    if code is None:
+        weights = [opened.folder / WEIGHTS] if is_file(opened.folder / WEIGHTS) else []
+        with within_weights(opened.folder, weights), reading(opened.folder / CONFIG, "a model"), torch.device("meta"):
+            build_model(config)  # without memory for its weights
+    model = build_model(config, code)
     put_weights(model, opened)
     return model.to(training_device(device)).eval()
 

@@ -19,8 +19,9 @@ from typing import Any
 from congruence.checks import require
 from congruence.errors import InputError, NotConvergedWarning, Terminated, warn_caller
 from congruence.experiments.processes import HANGUP, handling
-from congruence.experiments.runs import Run
+from congruence.experiments.runs import CHECKPOINT, Run
 from congruence.experiments.training._checkpoints import (
+    COUNTS,
     Checkpoint,
     capture,
     fingerprint,
@@ -30,11 +31,12 @@ from congruence.experiments.training._checkpoints import (
 )
 from congruence.experiments.training._step import Stepper, choose_engine
 from congruence.experiments.training.settings import Trained, Training
+from congruence.guards import reading
 from congruence.rows.devices import GENERATORS, kernels, training_device, training_precision
 
+_TICK = 1e-9  # seconds
 Progress = Callable[[int, int, float], None]
 Measure = Callable[[], dict[str, float]]
-_COUNTS = ("step", "loss", "ended", "line", "line_seconds", "seconds")  # stored in checkpoints
 FREE = ("engine", "check_every", "checkpoint_every", "checkpoint_seconds")  # may differ when resumed
 
 
@@ -146,8 +148,11 @@ class _Loop:
         """Restore the checkpoint of the run folder, if there is one."""
         checkpoint = read_checkpoint(self.folder, self.about) if self.folder is not None else None
         self.good = checkpoint or self._capture()
-        if checkpoint is not None:
-            self._restore()
+        if checkpoint is not None and self.folder is not None:
+            with reading(self.folder.folder / CHECKPOINT, "a checkpoint"):
+                self._restore()
+                if not self.stepper.are_weights_finite():
+                    raise InputError("its weights are NaN or infinite")
             if self.ended == "steps":  # there may be more of them now
                 self.ended = ""
         if self.folder is not None and (checkpoint is not None or self.folder.metrics()):
@@ -211,7 +216,7 @@ class _Loop:
         """Compute the means since the last line, and log them."""
         self._clock()
         count = self._rows_until(self.step) - self._rows_until(self.line)
-        speed = {"seconds": self.seconds, "images_per_second": count / (self.seconds - self.line_seconds)}
+        speed = {"seconds": self.seconds, "images_per_second": count / max(self.seconds - self.line_seconds, _TICK)}
         means = {name: value / count for name, value in self.stepper.sums.items()}
         self.stepper.sums = {}
         self.line, self.line_seconds = self.step, self.seconds
@@ -279,7 +284,7 @@ class _Loop:
         self.since = time.perf_counter()
 
     def _capture(self) -> Checkpoint:
-        counts = {name: getattr(self, name) for name in _COUNTS} | {"sums": self.stepper.sums}
+        counts = {name: getattr(self, name) for name in COUNTS} | {"sums": self.stepper.sums}
         return capture(self.model, self.stepper.optimiser, counts, self.about)
 
     def _describe(self) -> dict[str, Any]:
