@@ -79,9 +79,8 @@ def read_tensors(path: str | Path, what: str) -> tuple[dict[str, Array], dict[st
     """Read the arrays and the header of a safetensors file; refuse one that was changed after `write_tensors`."""
     with open_tensors(path, what) as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is not a mapping
-        if odd := [
-            array.dtype.name for array in arrays.values() if array.dtype.kind == "V"
-        ]:  # where ml_dtypes is loaded
+        # "V" are those of ml_dtypes, where it is loaded; the imaginary parts of "c" would be lost later
+        if odd := [array.dtype.name for array in arrays.values() if array.dtype.kind in "Vc"]:
             raise TypeError(f"data type {odd[0]!r} not understood")
         metadata = file.metadata() or {}
     header = parse_json(metadata.pop(_KEY, None) or metadata.get(_KEY_0_1_0) or "{}", path, what)

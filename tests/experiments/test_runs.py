@@ -195,3 +195,9 @@ def test_the_folder_of_a_training_is_read_as_a_table_of_its_codes(tmp_path, rng)
     assert_array_equal(table.values, codes)
     with pytest.raises(TableError, match="without embedding files; it holds the folders ae-0"):
         read_table(tmp_path)
+
+
+def test_imaginary_parts_of_weights_are_not_dropped(run):
+    run.write_weights({"weight": np.array([1 + 2j], np.complex64)})
+    with pytest.raises(InputError, match=r"weights\.safetensors, it may be damaged: data type 'complex64'"):
+        run.weights()
