@@ -251,7 +251,7 @@ def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_p
     weights, config = tmp_path / "runs/ae-0/weights.safetensors", tmp_path / "runs/ae-0/config.json"
     weights.write_bytes(weights.read_bytes()[:500])
     code, _, err = call("evaluate", "runs/ae-0", "--report", "r.html")
-    assert (code, "cannot read arrays from runs/ae-0/weights.safetensors" in err) == (2, True)
+    assert (code, "cannot read weights from runs/ae-0/weights.safetensors" in err) == (2, True)
     for data, words in (
         ("3", "has no factors"),
         ('{"factors": [3]}', "factors must be a list of names; got [3]"),

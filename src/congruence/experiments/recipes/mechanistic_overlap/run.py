@@ -58,7 +58,7 @@ DATA: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "published": {
         "smoke": _BRADY
         | {"overlaps": {"2": [0.0, 0.8]}, "steps": {"2": 200}, "data_seeds": [0], "rows": 2000, "test_rows": 400},
-        "small": _BRADY | {"overlaps": {"2": TWO, "3": [0.0, 0.3, 0.5]}, "steps": {"2": 115_000, "3": 20_000}},
+        "small": _BRADY | {"overlaps": {"2": TWO, "3": [0.0, 0.3, 0.5]}, "steps": {"2": 115_000, "3": 115_000}},
         "paper": _BRADY | _LONG,
         "full": _BRADY | _LONG | {"restarts": 10, "test_rows": 8000},
     },
